@@ -1,0 +1,166 @@
+"""The embedded checkpoint's autoencoder: 4x4x4 pixels of video to 16 numbers.
+
+Conventions
+    The first frame is a latent frame of its own; every later latent frame holds the next four
+    pixel frames. A latent frame is encoded and decoded by itself, as one picture whose channels
+    are the colours of its four frames (the first frame is shown four times). That makes the
+    autoencoder causal, lets any chunk be decoded alone, and keeps it two-dimensional, which is
+    what two CPU cores can train.
+
+    Latents leave :meth:`CausalVideoAutoencoder.encode` normalised to zero mean and unit variance
+    per channel; the statistics are buffers, fitted after training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import torch
+from einops import rearrange, repeat
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cosmos_transfer.errors import ShapeError, explain
+from cosmos_transfer.shapes import Strides
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CausalVideoConfig:
+    """Sizes of the autoencoder."""
+
+    latent_channels: int = 16
+    width: int = 128  # channels of the residual trunk, at one cell per 4x4 pixels
+    num_encoder_blocks: int = 3
+    num_decoder_blocks: int = 4
+    pixel_width: int = 24  # channels of the two convolutions that run at full resolution
+    time_stride: int = 4
+    space_stride: int = 4
+
+
+class ResidualBlock(nn.Module):
+    """Two 3x3 convolutions around a SiLU, normalised per cell over channels."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = ChannelNorm(width)
+        self.conv_in = nn.Conv2d(width, width, 3, padding=1)
+        self.conv_out = nn.Conv2d(width, width, 3, padding=1)
+        nn.init.zeros_(self.conv_out.weight)
+        nn.init.zeros_(self.conv_out.bias)
+
+    def forward(self, x: Float[Tensor, "b d h w"]) -> Float[Tensor, "b d h w"]:
+        return x + self.conv_out(nn.functional.silu(self.conv_in(self.norm(x))))
+
+
+class ChannelNorm(nn.Module):
+    """RMS normalisation over channels at every cell: no statistics across space, so that padding
+    or tiling a clip changes nothing away from its border."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1, width, 1, 1))
+
+    def forward(self, x: Float[Tensor, "b d h w"]) -> Float[Tensor, "b d h w"]:
+        return x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + 1e-6) * self.scale
+
+
+class CausalVideoAutoencoder(nn.Module):
+    """Video in [-1, 1] to normalised latents and back."""
+
+    latent_mean: Tensor
+    latent_std: Tensor
+
+    def __init__(self, config: CausalVideoConfig) -> None:
+        super().__init__()
+        self.settings = config
+        self.strides = Strides(time=config.time_stride, space=config.space_stride)
+        self.latent_channels = config.latent_channels
+        patch = 3 * config.time_stride * config.space_stride**2
+        self.encoder = nn.Sequential(
+            nn.PixelUnshuffle(config.space_stride),
+            nn.Conv2d(patch, config.width, 3, padding=1),
+            *(ResidualBlock(config.width) for _ in range(config.num_encoder_blocks)),
+            ChannelNorm(config.width),
+            nn.Conv2d(config.width, config.latent_channels, 1),
+        )
+        self.decoder = nn.Sequential(
+            nn.Conv2d(config.latent_channels, config.width, 3, padding=1),
+            *(ResidualBlock(config.width) for _ in range(config.num_decoder_blocks)),
+            ChannelNorm(config.width),
+        )
+        cells = config.space_stride**2
+        self.to_pixels = nn.Conv2d(config.width, 3 * config.time_stride * cells, 1)
+        self.to_detail = nn.Conv2d(config.width, config.pixel_width * cells, 1)
+        self.shuffle = nn.PixelShuffle(config.space_stride)
+        self.detail = nn.Sequential(
+            nn.SiLU(),
+            nn.Conv2d(config.pixel_width, config.pixel_width, 3, padding=1),
+            nn.SiLU(),
+            nn.Conv2d(config.pixel_width, 3 * config.time_stride, 3, padding=1),
+        )
+        self.register_buffer("latent_mean", torch.zeros(config.latent_channels))
+        self.register_buffer("latent_std", torch.ones(config.latent_channels))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """The settings as a JSON-ready mapping."""
+        return asdict(self.settings)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> CausalVideoAutoencoder:
+        """Build an untrained autoencoder from :attr:`config`."""
+        return cls(CausalVideoConfig(**config))
+
+    def to_groups(self, video: Float[Tensor, "b 3 f h w"]) -> Float[Tensor, "bt c h w"]:
+        """Frames to one picture a latent frame; channels are (colour, frame of the group)."""
+        stride = self.strides.time
+        num_latent_frames = self.strides.latent_frames(video.shape[2])
+        if video.shape[3] % self.strides.space or video.shape[4] % self.strides.space:
+            raise ShapeError(
+                explain(
+                    "autoencoder",
+                    expected=f"height and width to be multiples of {self.strides.space}",
+                    got=f"{video.shape[3]}x{video.shape[4]}",
+                    do="Pad the clip to the grid first.",
+                )
+            )
+        first = repeat(video[:, :, :1], "b c 1 h w -> b c s h w", s=stride)
+        return rearrange(
+            torch.cat([first, video[:, :, 1:]], dim=2),
+            "b c (t s) h w -> (b t) (c s) h w",
+            t=num_latent_frames,
+        )
+
+    def from_groups(
+        self, groups: Float[Tensor, "bt c h w"], batch_size: int
+    ) -> Float[Tensor, "b 3 f h w"]:
+        """The inverse of :meth:`to_groups`; the first group's four pictures are averaged."""
+        video = rearrange(
+            groups, "(b t) (c s) h w -> b c t s h w", b=batch_size, s=self.strides.time
+        )
+        first = video[:, :, 0].mean(dim=2, keepdim=True)
+        return torch.cat([first, rearrange(video[:, :, 1:], "b c t s h w -> b c (t s) h w")], dim=2)
+
+    def encode_groups(self, groups: Float[Tensor, "bt c h w"]) -> Float[Tensor, "bt z hz wz"]:
+        """Pictures of four frames to raw latents, before normalisation."""
+        return self.encoder(groups)
+
+    def decode_groups(self, raw_latents: Float[Tensor, "bt z hz wz"]) -> Float[Tensor, "bt c h w"]:
+        """Raw latents to pictures of four frames, unclamped."""
+        features = self.decoder(raw_latents)
+        return self.shuffle(self.to_pixels(features)) + self.detail(
+            self.shuffle(self.to_detail(features))
+        )
+
+    def encode(self, video: Float[Tensor, "b 3 f h w"]) -> Float[Tensor, "b z t hz wz"]:
+        """Encode a clip whose length lies on ``1 + 4 i`` and whose sides are multiples of 4."""
+        raw = self.encode_groups(self.to_groups(video))
+        raw = (raw - self.latent_mean[:, None, None]) / self.latent_std[:, None, None]
+        return rearrange(raw, "(b t) z h w -> b z t h w", b=video.shape[0])
+
+    def decode(self, latents: Float[Tensor, "b z t hz wz"]) -> Float[Tensor, "b 3 f h w"]:
+        """Decode normalised latents to video in [-1, 1]."""
+        raw = rearrange(latents, "b z t h w -> (b t) z h w")
+        raw = raw * self.latent_std[:, None, None] + self.latent_mean[:, None, None]
+        return self.from_groups(self.decode_groups(raw), latents.shape[0]).clamp(-1.0, 1.0)
