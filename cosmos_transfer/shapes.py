@@ -86,3 +86,23 @@ def same_aspect(a: Size, b: Size, *, tolerance: float = 0.01) -> bool:
     rounding = 1.0 / min(a.height, a.width, b.height, b.width)
     ratio = (a.width * b.height) / (a.height * b.width)
     return abs(ratio - 1.0) <= max(tolerance, rounding)
+
+
+def reflected_indices(length: int, padded_length: int) -> tuple[int, ...]:
+    """Source index of every place along an axis that is reflect-padded at its end.
+
+    Reflection turns round at the last sample without repeating it (``0 1 2 1 0 1 ...``) and goes
+    back and forth as often as needed, so any padding works, an axis of one sample included.
+    """
+    if length < 1 or padded_length < length:
+        raise ShapeError(
+            explain(
+                "reflect padding",
+                expected=f"at least one sample and a padded length of at least {length}",
+                got=f"{length} samples padded to {padded_length}",
+                do="Pad to a size that holds the clip.",
+            )
+        )
+    last = length - 1
+    period = max(1, 2 * last)
+    return tuple(last - abs(last - index % period) for index in range(padded_length))

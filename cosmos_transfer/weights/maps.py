@@ -1,0 +1,334 @@
+"""Numbers, masks, files and class rules become one weight map per control on the pixel grid.
+
+A control's map is the product of
+
+* its weight: a number, a map (file or array), or a rule over the classes of a segmentation;
+* its mask, if any: white applies the control, ``invert`` turns it round, soft values are kept;
+* its ramp, if any: a factor that runs linearly from the first frame to the last.
+
+Everything is float32 in [0, 1], ``k f h w``. A map of another size is resized by area (box)
+means, which keep its mean and leave a constant exactly constant. A still acts on every frame. In
+a long video a map is cut by frame index (:meth:`WeightMaps.at_frames`), never stretched.
+
+Nothing ever means everywhere by accident: a mask, a map or a class rule that selects no pixel is
+an error unless ``allow_empty`` is set.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Float32
+
+from cosmos_transfer.errors import ConfigError, ShapeError, explain
+from cosmos_transfer.inputs.masks import read_mask
+from cosmos_transfer.inputs.request import ControlRequest
+from cosmos_transfer.inputs.segmentation import SegmentationClip
+from cosmos_transfer.shapes import Size, reflected_indices, same_aspect
+
+DEFAULT_CLASS = "default"
+"""The key of a class rule that gives the weight of every class the rule does not name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WeightMaps:
+    """How much every control acts at every pixel; finite and in [0, 1], one map per name."""
+
+    names: tuple[str, ...]
+    values: Float32[np.ndarray, "k f h w"]
+
+    def __post_init__(self) -> None:
+        """Refuse maps that break the invariant."""
+        if self.values.ndim != 4 or len(self.names) != self.values.shape[0]:
+            raise ShapeError(
+                explain(
+                    "weight maps",
+                    expected=f"{len(self.names)} maps (k f h w)",
+                    got=f"an array of shape {self.values.shape}",
+                    do="Give one map per control name.",
+                )
+            )
+        for name, values in zip(self.names, self.values, strict=True):
+            _check_range(f"weight of control '{name}'", values)
+
+    @property
+    def num_frames(self) -> int:
+        """Pixel frames of every map."""
+        return int(self.values.shape[1])
+
+    @property
+    def size(self) -> Size:
+        """Height and width of every map in pixels."""
+        return Size(int(self.values.shape[2]), int(self.values.shape[3]))
+
+    @property
+    def active(self) -> tuple[str, ...]:
+        """The controls that act somewhere; the branches of the others need not run."""
+        return tuple(
+            name for name, values in zip(self.names, self.values, strict=True) if values.any()
+        )
+
+    def at_frames(self, frame_indices: Sequence[int]) -> WeightMaps:
+        """The maps of the frames of a chunk, cut exactly as the clip and the controls are cut."""
+        return WeightMaps(names=self.names, values=self.values[:, list(frame_indices)])
+
+    def padded_to(self, size: Size) -> WeightMaps:
+        """Reflect-pad at the bottom and the right, as the clip is padded to the model's grid."""
+        rows = reflected_indices(self.size.height, size.height)
+        columns = reflected_indices(self.size.width, size.width)
+        return WeightMaps(
+            names=self.names, values=self.values[:, :, list(rows)][:, :, :, list(columns)]
+        )
+
+    def largest_sum(self) -> float:
+        """The most that all controls ask for together at one pixel, before any rule."""
+        if not self.names:
+            return 0.0
+        return float(self.values.sum(axis=0, dtype=np.float64).max())
+
+
+def build_weight_maps(
+    controls: Sequence[ControlRequest],
+    *,
+    num_frames: int,
+    size: Size,
+    segmentation: SegmentationClip | None = None,
+    length_policy: str = "refuse",
+) -> WeightMaps:
+    """Build the weight map of every control of a request.
+
+    Args:
+        controls: Controls in the order of the maps.
+        num_frames: Length of the clip in pixel frames.
+        size: Working size of the clip.
+        segmentation: Ids and class names of the clip; needed by class rules.
+        length_policy: What to do with a moving map whose length is not ``num_frames``: refuse;
+            ``trim`` cuts a longer one; ``hold`` cuts it or repeats its last frame; ``loop`` cuts
+            it or starts it again.
+
+    Raises:
+        ConfigError: A weight outside [0, 1], a class that does not exist, nothing selected.
+        ShapeError: A map of another length or aspect ratio than the clip.
+    """
+    names = tuple(control.name for control in controls)
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise ConfigError(
+            explain(
+                "controls",
+                expected="every control once",
+                got=f"{', '.join(repeated)} more than once",
+                do="Merge their masks into one control.",
+            )
+        )
+    values = np.empty((len(names), num_frames, size.height, size.width), dtype=np.float32)
+    for row, control in zip(values, controls, strict=True):
+        fit = _Fit(f"control '{control.name}'", num_frames, size, length_policy)
+        row[:] = _base_weight(control, fit, segmentation)
+        if control.mask is not None:
+            mask = read_mask(control.mask)
+            _check_range(f"{fit.where}, mask", mask)
+            if control.invert:
+                mask = np.float32(1.0) - mask
+            _refuse_empty(f"{fit.where}, mask", mask.any(), control)
+            row *= fit(mask, "mask")
+        elif control.invert:
+            raise ConfigError(
+                explain(
+                    fit.where,
+                    expected="a mask to turn round",
+                    got="invert without a mask",
+                    do="Name the picture under mask, or drop invert.",
+                )
+            )
+        if control.ramp is not None:
+            first, last = control.ramp
+            factors = np.linspace(first, last, num_frames, dtype=np.float64).astype(np.float32)
+            _check_range(f"{fit.where}, ramp", factors)
+            row *= factors[:, None, None]
+    return WeightMaps(names=names, values=values)
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Brings a map to the clip's length and working size, or says why it cannot."""
+
+    where: str
+    num_frames: int
+    size: Size
+    length_policy: str
+
+    def __call__(
+        self, values: Float[np.ndarray, "g y x"], what: str
+    ) -> Float32[np.ndarray, "f h w"]:
+        return area_resize(self.frames(values, what), self.size)
+
+    def frames(self, values: Float[np.ndarray, "g y x"], what: str) -> Float[np.ndarray, "f y x"]:
+        where = f"{self.where}, {what}"
+        count, height, width = values.shape
+        if not same_aspect(Size(height, width), self.size):
+            raise ShapeError(
+                explain(
+                    where,
+                    expected=f"the aspect ratio of the clip ({self.size})",
+                    got=f"{Size(height, width)}",
+                    do="Crop or pad it to the clip's aspect ratio.",
+                )
+            )
+        if count == self.num_frames:
+            return values
+        if count == 1:
+            return np.broadcast_to(values, (self.num_frames, height, width))
+        indices = np.arange(self.num_frames)
+        if self.length_policy == "hold":
+            return values[np.minimum(indices, count - 1)]
+        if self.length_policy == "loop":
+            return values[indices % count]
+        if self.length_policy == "trim" and count > self.num_frames:
+            return values[: self.num_frames]
+        raise ShapeError(
+            explain(
+                where,
+                expected=f"{self.num_frames} frames to match the clip, or a still",
+                got=f"{count}",
+                do="Cut or extend it, or set length_policy=trim, hold or loop.",
+            )
+        )
+
+
+def _base_weight(
+    control: ControlRequest, fit: _Fit, segmentation: SegmentationClip | None
+) -> Float32[np.ndarray, "f h w"] | np.float32:
+    weight = control.weight
+    if isinstance(weight, Mapping):
+        return _class_weight(control, weight, fit, segmentation)
+    if isinstance(weight, str | Path) or (isinstance(weight, np.ndarray) and weight.ndim > 0):
+        values = read_mask(weight)
+        _check_range(f"{fit.where}, weight", values)
+        _refuse_empty(f"{fit.where}, weight", values.any(), control)
+        return fit(values, "weight")
+    number = np.float32(weight)
+    _check_range(f"{fit.where}, weight", number)
+    return number
+
+
+def _class_weight(
+    control: ControlRequest,
+    rule: Mapping[str, float],
+    fit: _Fit,
+    segmentation: SegmentationClip | None,
+) -> Float32[np.ndarray, "f h w"]:
+    where = f"{fit.where}, weight"
+    if segmentation is None:
+        raise ConfigError(
+            explain(
+                where,
+                expected="a segmentation for its class names",
+                got="a class rule and no segmentation",
+                do="Add a seg control with ids and names, or give a number or a mask.",
+            )
+        )
+    weights = {_fold(name): np.float32(value) for name, value in rule.items()}
+    for name, value in rule.items():
+        _check_range(f"{where} of class '{name}'", np.float32(value))
+    present = {_fold(name) for name in segmentation.names.values()}
+    for name in rule:
+        if _fold(name) not in present and _fold(name) != DEFAULT_CLASS:
+            raise ConfigError(
+                explain(
+                    where,
+                    expected="a class of the segmentation",
+                    got=f"'{name}'",
+                    do=_nearest(name, segmentation.names.values()),
+                )
+            )
+    default = weights.get(DEFAULT_CLASS, np.float32(0.0))
+    ids, place = np.unique(segmentation.ids, return_inverse=True)
+    of_id = np.array(
+        [weights.get(_fold(segmentation.names.get(int(i), "")), default) for i in ids],
+        dtype=np.float32,
+    )
+    values = of_id[place.reshape(segmentation.ids.shape)]
+    if any(value > 0 for value in weights.values()):
+        _refuse_empty(where, values.any(), control)
+    return fit(values, "weight")
+
+
+def area_resize(
+    values: Float[np.ndarray, "f y x"], size: Size
+) -> Float32[np.ndarray, "f {size.height} {size.width}"]:
+    """Resize maps by the mean over the area that each new pixel covers, up or down.
+
+    The mean of the map is kept, values stay within their range, and a constant stays exactly the
+    same constant: the sums run in float64 and are rounded once.
+    """
+    height, width = values.shape[1:]
+    if (height, width) == (size.height, size.width):
+        return values.astype(np.float32)
+    rows = _area_matrix(height, size.height)
+    columns = _area_matrix(width, size.width)
+    resized = np.empty((len(values), size.height, size.width), dtype=np.float32)
+    for frame, source in zip(resized, values, strict=True):  # one frame at a time: bounded memory
+        frame[:] = rows @ source.astype(np.float64) @ columns.T
+    return resized
+
+
+def _area_matrix(length: int, new_length: int) -> Float[np.ndarray, "{new_length} {length}"]:
+    """Share of every source pixel in every new pixel along one axis; rows sum to one."""
+    # In units of 1 / new_length source pixels, all edges are whole numbers: overlaps are exact.
+    new_edges = np.arange(new_length + 1, dtype=np.int64)[:, None] * length
+    old_edges = np.arange(length + 1, dtype=np.int64)[None, :] * new_length
+    overlap = np.minimum(new_edges[1:], old_edges[:, 1:]) - np.maximum(
+        new_edges[:-1], old_edges[:, :-1]
+    )
+    return np.maximum(overlap, 0) / length
+
+
+def _check_range(where: str, values: np.ndarray | np.float32) -> None:
+    """Refuse weights that are not finite numbers in [0, 1]."""
+    array = np.asarray(values)
+    if array.size == 0:
+        return
+    low, high = float(array.min()), float(array.max())
+    if np.isfinite(low) and np.isfinite(high) and low >= 0.0 and high <= 1.0:
+        return
+    got = f"{low:g}" if low == high else f"{low:g} to {high:g}"
+    raise ConfigError(
+        explain(
+            where,
+            expected="finite values in [0, 1]",
+            got=got,
+            do="Scale them to 0 (off) .. 1 (full strength).",
+        )
+    )
+
+
+def _refuse_empty(where: str, selects_something: bool | np.bool_, control: ControlRequest) -> None:
+    if selects_something or control.allow_empty:
+        return
+    raise ConfigError(
+        explain(
+            where,
+            expected="at least one pixel above 0",
+            got="none (it selects nothing)",
+            do="Check it (white applies, invert turns it round), or set allow_empty: true.",
+        )
+    )
+
+
+def _fold(name: str) -> str:
+    return name.strip().casefold()
+
+
+def _nearest(name: str, present: Iterable[str]) -> str:
+    names = sorted(set(present))
+    folded = {_fold(n): n for n in names}
+    close = difflib.get_close_matches(_fold(name), folded, n=1, cutoff=0.0)
+    if not close:
+        return "The segmentation names no class at all: give it a label table."
+    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+    return f"Did you mean '{folded[close[0]]}'? It has: {listed}."
