@@ -1,0 +1,79 @@
+# Needs Python 3.11+ and make, nothing else: every target sets up .venv by itself.
+#
+#   make demo      render the demo clips, run the embedded model on them, print where the results are
+#   make test      the whole test suite
+#   make check     what CI runs: format, lint, types, import contracts, tests
+#   make fmt       rewrite files the way `make check` wants them
+#
+# A machine without a GPU can spare itself the CUDA wheels:
+#   make demo TORCH_FLAGS="--index-url https://download.pytorch.org/whl/cpu"
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+# The first interpreter on the path that is new enough.
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { echo "$$p"; break; }; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+TORCH_FLAGS ?=
+PYTEST_FLAGS ?=
+
+# One thread per process: the models are small, and tests must not depend on the number of cores.
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup demo test test-all check fmt lint types imports docs-cli clean
+
+help:  ## print this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
+
+setup: $(STAMP)  ## create .venv and install the package with its development tools
+
+# torch goes first and alone, with the pin: a later requirement then finds it and fetches no other build.
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "make: expected Python 3.11 or newer on the path, found none. Install it, or set PYTHON=/path/to/python3." >&2; exit 2; }
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TORCH_FLAGS) -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@$(BIN)/python -c "import importlib.util as u, sys; sys.exit('setup: expected no torchvision, found one. A torchvision that does not fit the torch beside it breaks diffusers. Run: $(BIN)/pip uninstall torchvision' if u.find_spec('torchvision') else 0)"
+	@touch $@
+
+demo: $(STAMP)  ## run the main job on the embedded model
+	$(BIN)/cosmos-transfer demo
+
+test: $(STAMP)  ## run the test suite
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_FLAGS)
+
+test-all: $(STAMP)  ## run the test suite, slow tests too
+	$(BIN)/python -m pytest $(PYTEST_FLAGS)
+
+lint: $(STAMP)  ## formatting and lint, without changing a file
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(STAMP)  ## static types
+	$(BIN)/mypy
+
+imports: $(STAMP)  ## import contracts: which folder may use which
+	$(BIN)/lint-imports
+
+# Tests last: their summary (how many ran, which were skipped and why) closes the output.
+check: $(STAMP)  ## everything CI runs
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -m "not slow" $(PYTEST_FLAGS)
+
+fmt: $(STAMP)  ## rewrite files: format, sort imports, fix what can be fixed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs-cli: $(STAMP)  ## write the help texts to docs/cli/
+	$(BIN)/python scripts/write_cli_docs.py
+
+clean:  ## remove caches and build leftovers; keeps .venv and outputs
+	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print | xargs -r rm -rf

@@ -1,0 +1,146 @@
+"""Settings as typed values: what a command may be told, and the one place for each default.
+
+The classes know nothing of Hydra. They are not frozen only because OmegaConf cannot compose a
+frozen schema; nothing changes them after they are built. Fields that may hold a number, a path or
+a table are ``Any`` here and are checked where the request is built.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from cosmos_transfer.errors import ConfigError, explain
+
+
+@dataclass(slots=True, kw_only=True)
+class ControlSettings:
+    """One control of one request. A control takes part as soon as one of its fields is set."""
+
+    path: str | None = None  # the control clip; none: extracted from the video
+    weight: Any = None  # number in [0, 1], path of a weight map, or {class: number}; unset: 1
+    mask: str | None = None  # where the weight holds; white applies it
+    invert: bool | None = None  # black applies it
+    allow_empty: bool | None = None  # an all-black mask is not a mistake
+    ramp: Any = None  # [first, last]: factors of the weight over the clip
+    preset: str | None = None  # edge, vis: very_low, low, medium, high, very_high
+    unit: str | None = None  # depth: m, mm, kitti256, tum5000, carla24, mujoco01, relative
+    kind: str | None = None  # depth: planar or ray
+    invalid: Any = None  # depth: values that mean no reading
+    near: float | None = None  # depth: metres
+    far: float | None = None  # depth: metres
+    direction: str | None = None  # depth, unit relative: which end is near
+    labels: str | None = None  # seg: file with the table of class names
+
+    def given(self) -> dict[str, Any]:
+        """The fields that were set, by name."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(slots=True, kw_only=True)
+class ControlsSettings:
+    """The four controls, each off until one of its fields is set."""
+
+    edge: ControlSettings = field(default_factory=ControlSettings)
+    depth: ControlSettings = field(default_factory=ControlSettings)
+    seg: ControlSettings = field(default_factory=ControlSettings)
+    vis: ControlSettings = field(default_factory=ControlSettings)
+
+    def given(self) -> dict[str, dict[str, Any]]:
+        """The controls that take part, each with the fields that were set."""
+        values = {each.name: getattr(self, each.name).given() for each in fields(self)}
+        return {name: value for name, value in values.items() if value}
+
+
+@dataclass(slots=True, kw_only=True)
+class ModelSettings:
+    """Which checkpoint runs, and where."""
+
+    checkpoint: str = "embedded"  # a name, or a folder in diffusers' layout
+    device: str = "auto"  # auto: cuda where there is one, else cpu
+    dtype: str = "float32"  # float32, bfloat16, float16
+
+    def __post_init__(self) -> None:
+        """Refuse a precision that no checkpoint runs in."""
+        known = ("float32", "bfloat16", "float16")
+        if self.dtype not in known:
+            raise ConfigError(
+                explain(
+                    "model.dtype",
+                    expected=f"one of {', '.join(known)}",
+                    got=repr(self.dtype),
+                    do="Set model.dtype=float32 on a CPU.",
+                )
+            )
+
+
+@dataclass(slots=True, kw_only=True)
+class OutputSettings:
+    """Where results go, and how they are stored."""
+
+    dir: str | None = None  # unset: outputs/<command>/<date>/<time> under the launch directory
+    codec: str = "h264"  # h264, or lossless: ffv1, rgb, png
+    overwrite: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class GenerateSettings:
+    """Everything `cosmos-transfer generate` and `validate` may be told.
+
+    ``None`` means the checkpoint's own default.
+    """
+
+    video: str | None = None
+    prompt: str | None = None
+    prompt_file: str | None = None
+    negative_prompt: str | None = None
+    negative_prompt_file: str | None = None
+    spec: str | None = None  # YAML, JSON or JSONL file with one or several requests
+    controls: ControlsSettings = field(default_factory=ControlsSettings)
+    num_inference_steps: int | None = None
+    guidance_scale: float | None = None  # 1 = off
+    seed: int = 0
+    episode: int = 0
+    variant: int = 0
+    variants: int = 1  # this many clips of one request: variant, variant + 1, ...
+    resolution: Any = "native"  # native, input, or the short side in pixels
+    length_policy: str = "refuse"  # refuse, trim, hold, loop
+    weight_rule: str = "cap"  # cap, always, none
+    max_frames: int | None = None
+    rate: Any = None  # frames per second, also as a fraction: 30000/1001
+    name: str | None = None
+    model: ModelSettings = field(default_factory=ModelSettings)
+    output: OutputSettings = field(default_factory=OutputSettings)
+    dry_run: bool = False  # validate, print the plan and the settings, stop
+
+    def __post_init__(self) -> None:
+        """Refuse settings that contradict each other."""
+        if self.spec is not None and (self.video or self.prompt or self.prompt_file):
+            raise ConfigError(
+                explain(
+                    "spec",
+                    expected="the request in the spec file, or on the command line",
+                    got=f"spec={self.spec} together with video, prompt or prompt_file",
+                    do="Drop one of the two.",
+                )
+            )
+        for text in ("prompt", "negative_prompt"):
+            if getattr(self, text) and getattr(self, f"{text}_file"):
+                raise ConfigError(
+                    explain(
+                        text,
+                        expected=f"{text} or {text}_file",
+                        got="both",
+                        do=f"Drop {text} or {text}_file.",
+                    )
+                )
+        if self.variants < 1:
+            raise ConfigError(
+                explain(
+                    "variants",
+                    expected="at least 1",
+                    got=str(self.variants),
+                    do="Set variants=N for N clips of the same request.",
+                )
+            )
