@@ -29,8 +29,8 @@ WEIGHT_RULES = ("cap", "always", "none")
 
 
 def normalize_weights(
-    weights: Float[Tensor, k *grid], rule: str = "cap"
-) -> Float[Tensor, k *grid]:
+    weights: Float[Tensor, " k *grid"], rule: str = "cap"
+) -> Float[Tensor, " k *grid"]:
     """Apply the rule over controls at every location.
 
     Under ``cap``, places where the sum is at most one are left alone, so a lone control at 0.5
@@ -142,7 +142,7 @@ class WeightSummary:
 
 
 def summarize_weights(
-    names: Sequence[str], weights: Float[Tensor, k *grid]
+    names: Sequence[str], weights: Float[Tensor, " k *grid"]
 ) -> dict[str, WeightSummary]:
     """Mean and range of the weights of every control, by name."""
     if len(names) != weights.shape[0]:
