@@ -38,6 +38,14 @@ class CausalVideoConfig:
     space_stride: int = 4
 
 
+def zero_init(layer: nn.Conv2d) -> nn.Conv2d:
+    """The layer, with weights and bias set to zero: its path starts as nothing."""
+    nn.init.zeros_(layer.weight)
+    assert layer.bias is not None
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
 class ResidualBlock(nn.Module):
     """Two 3x3 convolutions around a SiLU, normalised per cell over channels."""
 
@@ -45,9 +53,7 @@ class ResidualBlock(nn.Module):
         super().__init__()
         self.norm = ChannelNorm(width)
         self.conv_in = nn.Conv2d(width, width, 3, padding=1)
-        self.conv_out = nn.Conv2d(width, width, 3, padding=1)
-        nn.init.zeros_(self.conv_out.weight)
-        nn.init.zeros_(self.conv_out.bias)
+        self.conv_out = zero_init(nn.Conv2d(width, width, 3, padding=1))
 
     def forward(self, x: Float[Tensor, "b d h w"]) -> Float[Tensor, "b d h w"]:
         return x + self.conv_out(nn.functional.silu(self.conv_in(self.norm(x))))
@@ -77,27 +83,27 @@ class CausalVideoAutoencoder(nn.Module):
         self.strides = Strides(time=config.time_stride, space=config.space_stride)
         self.latent_channels = config.latent_channels
         patch = 3 * config.time_stride * config.space_stride**2
+        self.unshuffle = nn.PixelUnshuffle(config.space_stride)
+        self.project = nn.Conv2d(patch, config.latent_channels, 1)
         self.encoder = nn.Sequential(
-            nn.PixelUnshuffle(config.space_stride),
             nn.Conv2d(patch, config.width, 3, padding=1),
             *(ResidualBlock(config.width) for _ in range(config.num_encoder_blocks)),
             ChannelNorm(config.width),
-            nn.Conv2d(config.width, config.latent_channels, 1),
+            zero_init(nn.Conv2d(config.width, config.latent_channels, 1)),
         )
         self.decoder = nn.Sequential(
             nn.Conv2d(config.latent_channels, config.width, 3, padding=1),
             *(ResidualBlock(config.width) for _ in range(config.num_decoder_blocks)),
             ChannelNorm(config.width),
         )
-        cells = config.space_stride**2
-        self.to_pixels = nn.Conv2d(config.width, 3 * config.time_stride * cells, 1)
-        self.to_detail = nn.Conv2d(config.width, config.pixel_width * cells, 1)
+        self.unproject = nn.Conv2d(config.latent_channels, patch, 1)
+        self.to_detail = nn.Conv2d(config.width, config.pixel_width * config.space_stride**2, 1)
         self.shuffle = nn.PixelShuffle(config.space_stride)
         self.detail = nn.Sequential(
             nn.SiLU(),
             nn.Conv2d(config.pixel_width, config.pixel_width, 3, padding=1),
             nn.SiLU(),
-            nn.Conv2d(config.pixel_width, 3 * config.time_stride, 3, padding=1),
+            zero_init(nn.Conv2d(config.pixel_width, 3 * config.time_stride, 3, padding=1)),
         )
         self.register_buffer("latent_mean", torch.zeros(config.latent_channels))
         self.register_buffer("latent_std", torch.ones(config.latent_channels))
@@ -144,14 +150,31 @@ class CausalVideoAutoencoder(nn.Module):
 
     def encode_groups(self, groups: Float[Tensor, "bt c h w"]) -> Float[Tensor, "bt z hz wz"]:
         """Pictures of four frames to raw latents, before normalisation."""
-        return self.encoder(groups)
+        patches = self.unshuffle(groups)
+        return self.project(patches) + self.encoder(patches)
 
     def decode_groups(self, raw_latents: Float[Tensor, "bt z hz wz"]) -> Float[Tensor, "bt c h w"]:
         """Raw latents to pictures of four frames, unclamped."""
-        features = self.decoder(raw_latents)
-        return self.shuffle(self.to_pixels(features)) + self.detail(
-            self.shuffle(self.to_detail(features))
-        )
+        detail = self.detail(self.shuffle(self.to_detail(self.decoder(raw_latents))))
+        return self.shuffle(self.unproject(raw_latents)) + detail
+
+    @torch.no_grad()
+    def start_from_principal_components(self, groups: Float[Tensor, "bt c h w"]) -> None:
+        """Set the two linear projections to the whitened principal components of ``groups``.
+
+        Both convolutional paths end in zero weights, so the untrained autoencoder is then exactly
+        the best linear one, and training only has to find what convolutions add to it.
+        """
+        patches = rearrange(self.unshuffle(groups), "b c h w -> (b h w) c").double()
+        mean = patches.mean(dim=0)
+        variances, components = torch.linalg.eigh(torch.cov((patches - mean).T))
+        keep = slice(-self.latent_channels, None)
+        std = variances[keep].clamp_min(1e-12).sqrt()
+        whiten = components[:, keep].T / std[:, None]
+        self.project.weight.copy_(whiten[:, :, None, None])
+        self.project.bias.copy_(-whiten @ mean)
+        self.unproject.weight.copy_((components[:, keep] * std)[:, :, None, None])
+        self.unproject.bias.copy_(mean)
 
     def encode(self, video: Float[Tensor, "b 3 f h w"]) -> Float[Tensor, "b z t hz wz"]:
         """Encode a clip whose length lies on ``1 + 4 i`` and whose sides are multiples of 4."""
