@@ -28,7 +28,7 @@ from cosmos_transfer.errors import ConfigError, ShapeError, explain
 from cosmos_transfer.inputs.masks import read_mask
 from cosmos_transfer.inputs.request import ControlRequest
 from cosmos_transfer.inputs.segmentation import SegmentationClip
-from cosmos_transfer.shapes import Size, reflected_indices, same_aspect
+from cosmos_transfer.shapes import Size, matched_frames, reflected_indices, same_aspect
 
 DEFAULT_CLASS = "default"
 """The key of a class rule that gives the weight of every class the rule does not name."""
@@ -106,9 +106,8 @@ def build_weight_maps(
         num_frames: Length of the clip in pixel frames.
         size: Working size of the clip.
         segmentation: Ids and class names of the clip; needed by class rules.
-        length_policy: What to do with a moving map whose length is not ``num_frames``: refuse;
-            ``trim`` cuts a longer one; ``hold`` cuts it or repeats its last frame; ``loop`` cuts
-            it or starts it again.
+        length_policy: What to do with a moving map whose length is not ``num_frames``; see
+            :func:`cosmos_transfer.shapes.matched_frames`.
 
     Raises:
         ConfigError: A weight outside [0, 1], a class that does not exist, nothing selected.
@@ -179,25 +178,14 @@ class _Fit:
                     do="Crop or pad it to the clip's aspect ratio.",
                 )
             )
-        if count == self.num_frames:
-            return values
         if count == 1:
             return np.broadcast_to(values, (self.num_frames, height, width))
-        indices = np.arange(self.num_frames)
-        if self.length_policy == "hold":
-            return values[np.minimum(indices, count - 1)]
-        if self.length_policy == "loop":
-            return values[indices % count]
-        if self.length_policy == "trim" and count > self.num_frames:
-            return values[: self.num_frames]
-        raise ShapeError(
-            explain(
-                where,
-                expected=f"{self.num_frames} frames to match the clip, or a still",
-                got=f"{count}",
-                do="Cut or extend it, or set length_policy=trim, hold or loop.",
-            )
+        if count == self.num_frames:
+            return values
+        indices = matched_frames(
+            count, self.num_frames, length_policy=self.length_policy, where=where
         )
+        return values[list(indices)]
 
 
 def _base_weight(
