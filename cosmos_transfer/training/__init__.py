@@ -1,0 +1,1 @@
+"""Learning the embedded model from clips that this package renders."""

@@ -1,0 +1,45 @@
+"""Soft darkening where solids stand close to a surface; the same under every look."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from .primitives import Shape
+from .scene import Scene
+from .surfaces import Surfaces
+
+# Roles large enough to be worth it, and round enough to be treated as spheres.
+ROLES = frozenset({"object", "robot", "robot joint", "gripper", "car paint", "leaves"})
+
+
+def ambient_reaching(scene: Scene, surfaces: Surfaces) -> Float[np.ndarray, " n"]:
+    """Return the share of ambient light that nearby solids leave, each taken for a sphere.
+
+    Source:
+        A sphere of radius r at distance d hides cos(angle) * r^2 / d^2 of a surface's hemisphere.
+    """
+    light = np.ones(len(surfaces.place), dtype=np.float32)
+    index_of = np.zeros(len(surfaces.place), dtype=np.int32)
+    for index, span in surfaces.primitive_slices.items():
+        index_of[span] = index
+    for index, primitive in enumerate(scene.primitives):
+        if primitive.role not in ROLES:
+            continue
+        x, y, z = primitive.half_size
+        radius = x if primitive.shape is Shape.SPHERE else float(np.cbrt(x * y * z))
+        centre = primitive.position.T
+        if primitive.moves:
+            centre = centre[:, surfaces.frame]
+        dx, dy, dz = (centre[axis] - surfaces.position[axis] for axis in range(3))
+        squared = dx * dx + dy * dy + dz * dz
+        chosen = np.flatnonzero((squared < np.float32(9.0 * radius**2)) & (index_of != index))
+        if not len(chosen):
+            continue
+        near = np.maximum(squared[chosen], np.float32(radius**2))
+        normal = surfaces.normal[:, chosen]
+        facing = normal[0] * dx[chosen] + normal[1] * dy[chosen] + normal[2] * dz[chosen]
+        facing = np.clip(facing / np.sqrt(near), 0.0, 1.0)
+        hidden = facing * (np.float32(radius**2) / near - np.float32(1.0 / 9.0))
+        light[chosen] *= 1.0 - 0.85 * np.maximum(hidden, 0.0)
+    return light
