@@ -1,0 +1,385 @@
+"""Writing clips: exact size, exact times, under a temporary name until complete.
+
+``h264`` is for watching (8-bit 4:2:0, or 4:4:4 where a side is odd, BT.709, index first);
+``ffv1`` and ``rgb`` are lossless; ``png`` is a folder of pictures with their times beside them.
+Nothing is overwritten unless asked, and nothing half-written is left behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import os
+import re
+import shutil
+import tempfile
+import unicodedata
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal
+
+import av
+import numpy as np
+from av.video.reformatter import ColorRange, Colorspace
+from jaxtyping import UInt8
+from PIL import Image
+
+from cosmos_transfer.errors import ConfigError, MediaError, ShapeError, explain
+from cosmos_transfer.inputs.video import TIMES_FILE, check_frames, uniform_times
+
+OutputCodec = Literal["h264", "ffv1", "rgb", "png"]
+
+_PICTURE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})
+_SLUG_BYTES = 80
+_HASH_DIGITS = 8
+# A fixed number, so that the same frames give the same bytes on every machine.
+_THREADS = 4
+_MAX_TIMESCALE = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Encoder:
+    """How a codec is written: file name endings (the first is the default) and FFmpeg's settings."""
+
+    suffixes: tuple[str, ...]
+    encoder: str
+    pixel_format: str
+    options: tuple[tuple[str, str], ...] = ()
+
+
+_ENCODERS: dict[str, _Encoder] = {
+    "h264": _Encoder(
+        suffixes=(".mp4", ".mov", ".mkv"),
+        encoder="libx264",
+        pixel_format="yuv420p",
+        options=(("preset", "medium"), ("crf", "16")),
+    ),
+    "ffv1": _Encoder(
+        suffixes=(".mp4", ".mkv"),
+        encoder="ffv1",
+        pixel_format="bgr0",
+        options=(("level", "3"), ("slicecrc", "1")),
+    ),
+    "rgb": _Encoder(
+        suffixes=(".mp4", ".mov", ".mkv"),
+        encoder="libx264rgb",
+        pixel_format="rgb24",
+        options=(("preset", "veryfast"), ("crf", "0")),
+    ),
+}
+_CONTAINERS = {".mp4": "mp4", ".mov": "mov", ".mkv": "matroska"}
+
+
+def write_clip(
+    path: str | Path,
+    frames: UInt8[np.ndarray, "f h w 3"],
+    *,
+    times: Sequence[Fraction] | None = None,
+    rate: Fraction,
+    codec: OutputCodec = "h264",
+    overwrite: bool = False,
+    is_still: bool = False,
+) -> Path:
+    """Write frames and return where they went.
+
+    Args:
+        path: A file name with or without its ending. A single frame under a picture's name is
+            written as that picture. For the codec ``png`` of a clip: a folder.
+        frames: sRGB.
+        times: When each frame is shown, in seconds from 0; a constant ``rate`` unless given.
+        rate: Frames per second; the length of the last frame.
+        codec: See the module.
+        overwrite: Replace a file that is there.
+        is_still: Write the only frame as a PNG.
+
+    Raises:
+        MediaError: The file is there already, or cannot be written.
+        ConfigError: The name's ending does not fit the codec, or the times fit no clock.
+    """
+    path = Path(path)
+    check_frames(frames, where=str(path))
+    times = uniform_times(len(frames), rate) if times is None else tuple(times)
+    _check_times(path, times, len(frames))
+    suffix = path.suffix.lower()
+    if is_still or (suffix in _PICTURE_SUFFIXES and len(frames) == 1):
+        if len(frames) != 1:
+            raise ShapeError(
+                explain(
+                    str(path),
+                    expected="one frame for a still",
+                    got=f"{len(frames)}",
+                    do="Write a clip, or pass one frame.",
+                )
+            )
+        target = path if suffix in _PICTURE_SUFFIXES else _with_ending(path, ".png")
+        with complete_file(target, overwrite=overwrite) as unfinished:
+            options: dict[str, Any] = {} if target.suffix.lower() == ".png" else {"quality": 95}
+            form = Image.registered_extensions()[target.suffix.lower()]
+            Image.fromarray(frames[0]).save(unfinished, format=form, **options)
+        return target
+    if codec == "png":
+        return _write_folder(path, frames, times, rate, overwrite=overwrite)
+    target = _video_target(path, codec)
+    with complete_file(target, overwrite=overwrite) as unfinished:
+        _encode(unfinished, target.suffix.lower(), frames, times, rate, _ENCODERS[codec])
+    return target
+
+
+def slug(text: str) -> str:
+    """A file name for any text: at most 80 bytes, safe on every system, different for different text.
+
+    Letters and digits of any script are kept, everything else becomes a dash; a hash of the whole
+    text follows.
+    """
+    raw = text.encode("utf-8", "surrogatepass")
+    digest = hashlib.sha256(raw).hexdigest()[:_HASH_DIGITS]
+    folded = unicodedata.normalize("NFKC", raw.decode("utf-8", "replace")).casefold()
+    words = re.sub(r"[^\w]+|_+", "-", folded).strip("-")
+    room = _SLUG_BYTES - _HASH_DIGITS - 1
+    kept = words.encode("utf-8")[:room].decode("utf-8", "ignore").strip("-")
+    return f"{kept}-{digest}" if kept else digest
+
+
+def _check_times(path: Path, times: Sequence[Fraction], num_frames: int) -> None:
+    if len(times) != num_frames:
+        raise ShapeError(
+            explain(
+                str(path),
+                expected=f"one time per frame ({num_frames})",
+                got=f"{len(times)}",
+                do="Pass the input clip's own times.",
+            )
+        )
+    if times[0] != 0 or any(b <= a for a, b in pairwise(times)):
+        raise ConfigError(
+            explain(
+                str(path),
+                expected="times that start at 0 and increase",
+                got=", ".join(str(t) for t in times[:4]) + (" ..." if times[4:] else ""),
+                do="Pass the input clip's own times.",
+            )
+        )
+
+
+def _video_target(path: Path, codec: str) -> Path:
+    if codec not in _ENCODERS:
+        raise ConfigError(
+            explain(
+                "output_codec",
+                expected=", ".join((*_ENCODERS, "png")),
+                got=repr(codec),
+                do="Choose one of them.",
+            )
+        )
+    suffixes = _ENCODERS[codec].suffixes
+    suffix = path.suffix.lower()
+    if suffix in suffixes:
+        return path
+    known = {*_CONTAINERS, *_PICTURE_SUFFIXES, ".avi", ".webm", ".gif", ".npy", ".npz", ".json"}
+    if suffix in known:
+        raise ConfigError(
+            explain(
+                str(path),
+                expected=f"a name ending in {' or '.join(suffixes)} for the codec {codec}",
+                got=path.suffix,
+                do="Rename it, or choose another codec (h264, ffv1, rgb, png).",
+            )
+        )
+    return _with_ending(path, suffixes[0])
+
+
+def _with_ending(path: Path, ending: str) -> Path:
+    """The path with a known ending replaced; a dot inside a name ("v1.5") is not an ending."""
+    if path.suffix.lower() in {*_CONTAINERS, *_PICTURE_SUFFIXES}:
+        return path.with_suffix(ending)
+    return path.with_name(path.name + ending)
+
+
+@contextmanager
+def complete_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
+    """A temporary path that becomes ``path`` when the block ends well and vanishes when it does not."""
+    _refuse_existing(path, overwrite=overwrite)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(
+            prefix=f".{path.name[:40]}.", suffix=".part", dir=path.parent
+        )
+        os.close(handle)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    unfinished = Path(name)
+    try:
+        yield unfinished
+        # mkstemp makes files that only their owner can read.
+        unfinished.chmod(0o666 & ~_umask())
+        if overwrite:
+            unfinished.replace(path)
+        else:
+            # Fails where replace would overwrite a file that appeared meanwhile.
+            os.link(unfinished, path)
+    except FileExistsError:
+        _refuse_existing(path, overwrite=False)
+        raise
+    except (OSError, av.error.FFmpegError) as error:
+        if isinstance(error, MediaError):
+            raise
+        raise _unwritable(path, error) from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def _umask() -> int:
+    current = os.umask(0)
+    os.umask(current)
+    return current
+
+
+def _refuse_existing(path: Path, *, overwrite: bool) -> None:
+    if path.exists() and (not overwrite or path.is_dir()):
+        raise MediaError(
+            explain(
+                str(path),
+                expected="a name that is free",
+                got="a folder" if path.is_dir() else "a file that is there already",
+                do="Choose another name, or allow overwriting.",
+            )
+        )
+
+
+def _unwritable(path: Path, error: Exception) -> MediaError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return MediaError(
+        explain(
+            str(path),
+            expected="a place that can be written",
+            got=reason,
+            do="Check the folder's permissions and the free space.",
+        )
+    )
+
+
+def _encode(
+    path: Path,
+    suffix: str,
+    frames: UInt8[np.ndarray, "f h w 3"],
+    times: Sequence[Fraction],
+    rate: Fraction,
+    how: _Encoder,
+) -> None:
+    height, width = frames.shape[1:3]
+    pixel_format = how.pixel_format
+    if pixel_format == "yuv420p" and (height % 2 or width % 2):
+        # Half-size colour planes need even sides; full-size ones bring the exact size back.
+        pixel_format = "yuv444p"
+    scale, ticks = _clock(path, times, rate, suffix)
+    is_yuv = pixel_format.startswith("yuv")
+    options = {"movflags": "+faststart"} if suffix != ".mkv" else {}
+    with av.open(str(path), "w", format=_CONTAINERS[suffix], options=options) as container:
+        stream = container.add_stream(how.encoder, rate=rate, options=dict(how.options))
+        stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
+        stream.time_base = stream.codec_context.time_base = Fraction(1, scale)
+        stream.codec_context.thread_count = _THREADS
+        if is_yuv:
+            context = stream.codec_context
+            context.colorspace = context.color_primaries = Colorspace.ITU709
+            context.color_trc = 13  # IEC 61966-2-1, sRGB
+            context.color_range = ColorRange.MPEG
+        for index, pixels in enumerate(frames):
+            frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
+            if is_yuv:
+                frame = frame.reformat(
+                    format=pixel_format,
+                    dst_colorspace=Colorspace.ITU709,
+                    dst_color_range=ColorRange.MPEG,
+                )
+            frame.pts = ticks[index]
+            frame.duration = ticks[index + 1] - ticks[index]
+            frame.time_base = Fraction(1, scale)
+            container.mux(stream.encode(frame))
+        container.mux(stream.encode(None))
+
+
+def _clock(
+    path: Path, times: Sequence[Fraction], rate: Fraction, suffix: str
+) -> tuple[int, list[int]]:
+    """Ticks per second on which every time is whole, and each frame's tick and the last one's end."""
+    end = times[-1] + 1 / rate
+    if suffix == ".mkv":
+        # Matroska counts milliseconds. A constant rate can be read back exactly all the same.
+        if tuple(times) != uniform_times(len(times), rate) and any(
+            (t * 1000).denominator != 1 for t in times
+        ):
+            raise ConfigError(
+                explain(
+                    str(path),
+                    expected="times in whole milliseconds or a constant rate, for Matroska",
+                    got=f"{times[1]} s for the second frame",
+                    do="Name the file .mp4.",
+                )
+            )
+        return rate.numerator, [round(t * rate.numerator) for t in (*times, end)]
+    scale = math.lcm(*(t.denominator for t in times), rate.numerator)
+    if scale > _MAX_TIMESCALE:
+        scale = math.lcm(*(t.denominator for t in times))
+    if scale > _MAX_TIMESCALE:
+        raise ConfigError(
+            explain(
+                str(path),
+                expected=f"frame times that are whole on one clock of at most {_MAX_TIMESCALE} Hz",
+                got="times that share no such clock",
+                do="Round the times to microseconds.",
+            )
+        )
+    return scale, [*(int(t * scale) for t in times), max(int(times[-1] * scale) + 1, round(end * scale))]
+
+
+def _write_folder(
+    path: Path,
+    frames: UInt8[np.ndarray, "f h w 3"],
+    times: Sequence[Fraction],
+    rate: Fraction,
+    *,
+    overwrite: bool,
+) -> Path:
+    if path.suffix.lower() in {*_CONTAINERS, *_PICTURE_SUFFIXES}:
+        path = path.with_suffix("")
+    if path.exists() and not (overwrite and _is_our_folder(path)):
+        raise MediaError(
+            explain(
+                str(path),
+                expected="a folder name that is free",
+                got="something that is there already",
+                do="Choose another name, or allow overwriting of a folder of frames.",
+            )
+        )
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name[:40]}.", dir=path.parent))
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        for index, pixels in enumerate(frames):
+            Image.fromarray(pixels).save(unfinished / f"{index:06d}.png")
+        told = {"rate": str(rate), "times": [str(t) for t in times]}
+        (unfinished / TIMES_FILE).write_text(json.dumps(told) + "\n", encoding="utf-8")
+        unfinished.chmod(0o777 & ~_umask())
+        if path.exists():
+            shutil.rmtree(path)
+        unfinished.rename(path)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    return path
+
+
+def _is_our_folder(path: Path) -> bool:
+    """Whether a folder holds nothing but frames and times that this module wrote."""
+    return path.is_dir() and all(
+        p.name == TIMES_FILE or re.fullmatch(r"\d{6}\.png", p.name) for p in path.iterdir()
+    )
