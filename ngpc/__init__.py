@@ -1,0 +1,56 @@
+"""Neural graphics: hash-grid encodings, small perceptrons, and the fields made of them.
+
+Names are resolved on first use: importing this package imports no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_HOMES = {
+    "ngpc.backends.registry": ("BACKENDS", "choose_backend"),
+    "ngpc.config": (
+        "Activation",
+        "AdamConfig",
+        "FrequencyConfig",
+        "GridConfig",
+        "ImageFitConfig",
+        "Interpolation",
+        "MlpConfig",
+        "encoding_from_json",
+        "encoding_to_json",
+        "network_from_json",
+        "network_to_json",
+    ),
+    "ngpc.data.images": ("Image", "read_image", "write_image"),
+    "ngpc.encodings": ("Frequency", "HashGrid", "make_encoding"),
+    "ngpc.errors": (
+        "BackendUnavailableError",
+        "CheckpointError",
+        "ConfigError",
+        "MediaError",
+        "NgpcError",
+        "ShapeError",
+    ),
+    "ngpc.fields.image": ("ImageField", "load_image_field", "render_image", "save_image_field"),
+    "ngpc.networks.fused_mlp": ("FusedMLP",),
+    "ngpc.ops": ("apply_mlp", "encode_frequency", "encode_grid"),
+    "ngpc.shapes": ("GridKind", "GridLayout"),
+    "ngpc.tasks.image": ("ImageFit", "fit_image", "image_psnr"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = sorted(_HOME_OF)
+
+
+def __getattr__(name: str) -> Any:
+    """Import the module a public name lives in, when the name is first used."""
+    if name not in _HOME_OF:
+        raise AttributeError(f"module 'ngpc' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names."""
+    return list(__all__)

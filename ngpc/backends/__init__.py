@@ -1,0 +1,1 @@
+"""Implementations of the ops. ``reference`` is their definition; see :mod:`.registry`."""

@@ -1,0 +1,1 @@
+"""The ``ngpc`` command."""

@@ -1,0 +1,1 @@
+"""Reading and writing what is fitted: images."""

@@ -1,0 +1,1 @@
+"""Encoding and network together: something that has a value at every position."""

@@ -1,0 +1,1 @@
+"""Applications: fit, evaluate, export."""
