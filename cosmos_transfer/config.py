@@ -94,6 +94,7 @@ class GenerateSettings:
     video: str | None = None
     prompt: str | None = None
     prompt_file: str | None = None
+    prompts_file: str | None = None  # one prompt a line, a clip for each
     negative_prompt: str | None = None
     negative_prompt_file: str | None = None
     spec: str | None = None  # YAML, JSON or JSONL file with one or several requests
@@ -116,23 +117,32 @@ class GenerateSettings:
 
     def __post_init__(self) -> None:
         """Refuse settings that contradict each other."""
-        if self.spec is not None and (self.video or self.prompt or self.prompt_file):
+        beside = [
+            name
+            for name in ("video", "prompt", "prompt_file", "prompts_file")
+            if self.spec and getattr(self, name)
+        ]
+        if beside:
             raise ConfigError(
                 explain(
                     "spec",
                     expected="the request in the spec file, or on the command line",
-                    got=f"spec={self.spec} together with video, prompt or prompt_file",
+                    got=f"spec={self.spec} together with {', '.join(beside)}",
                     do="Drop one of the two.",
                 )
             )
-        for text in ("prompt", "negative_prompt"):
-            if getattr(self, text) and getattr(self, f"{text}_file"):
+        for names in (
+            ("prompt", "prompt_file", "prompts_file"),
+            ("negative_prompt", "negative_prompt_file"),
+        ):
+            given = [name for name in names if getattr(self, name)]
+            if len(given) > 1:
                 raise ConfigError(
                     explain(
-                        text,
-                        expected=f"{text} or {text}_file",
-                        got="both",
-                        do=f"Drop {text} or {text}_file.",
+                        names[0],
+                        expected=f"one of {', '.join(names)}",
+                        got=" and ".join(given),
+                        do=f"Drop {given[-1]}.",
                     )
                 )
         if self.variants < 1:

@@ -1,0 +1,156 @@
+"""``cosmos-transfer COMMAND ...``: find the command, run it, make its outcome an exit code.
+
+====  =========================================================================
+code  meaning
+====  =========================================================================
+0     done
+1     a bug (with its traceback), or some requests of several failed
+2     a mistake in what was asked: one line on stderr says where and what to do
+130   interrupted
+====  =========================================================================
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+
+import cosmos_transfer
+from cosmos_transfer.errors import ConfigError, TransferError, explain
+
+USER_MISTAKE = 2
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command and the module whose ``main(argv)`` runs it."""
+
+    name: str
+    module: str
+    summary: str
+
+
+COMMANDS = (
+    Command(
+        name="generate",
+        module="cosmos_transfer.cli.generate",
+        summary="make a new clip from a clip, its controls and a prompt",
+    ),
+    Command(
+        name="validate",
+        module="cosmos_transfer.cli.validate",
+        summary="check a request and print its plan; loads no model",
+    ),
+    Command(
+        name="demo",
+        module="cosmos_transfer.cli.demo",
+        summary="render two clips, run the embedded model on them",
+    ),
+    Command(
+        name="show",
+        module="cosmos_transfer.cli.show",
+        summary="draw the contact sheet of a result",
+    ),
+    Command(
+        name="evaluate",
+        module="cosmos_transfer.cli.evaluate",
+        summary="measure a result against its controls",
+    ),
+    Command(
+        name="train",
+        module="cosmos_transfer.cli.train",
+        summary="train the autoencoder, the base or the control branches",
+    ),
+)
+
+
+def help_text() -> str:
+    """What ``cosmos-transfer --help`` prints."""
+    rows = "\n".join(f"  {command.name:<10}{command.summary}" for command in COMMANDS)
+    return f"""\
+usage: cosmos-transfer COMMAND ...
+
+A clip, its controls and a prompt in; the same world with another look out.
+
+commands:
+{rows}
+
+options:
+  --help      print this text; COMMAND --help prints that of a command
+  --version   print the version
+
+Results go to stdout, progress and messages to stderr. Exit code 0: done; 1: a bug, or some requests
+of several failed; 2: a mistake in what was asked.
+"""
+
+
+def run_command(main: Callable[[list[str]], int | None], argv: Sequence[str]) -> int:
+    """Run one command; a user's mistake becomes one line on stderr and exit code 2."""
+    try:
+        return main(list(argv)) or 0
+    except TransferError as error:
+        print(one_line(error), file=sys.stderr)
+        return USER_MISTAKE
+    except KeyboardInterrupt:
+        print("cosmos-transfer: interrupted.", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The reader of a pipe (head, less) has seen enough; keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error with its line breaks and runs of spaces folded."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def find_command(name: str) -> Command:
+    """The command of that name; raises ConfigError naming the nearest one."""
+    for command in COMMANDS:
+        if command.name == name:
+            return command
+    from difflib import get_close_matches
+
+    names = [command.name for command in COMMANDS]
+    near = get_close_matches(name, names, n=1)
+    raise ConfigError(
+        explain(
+            "cosmos-transfer",
+            expected=f"one of the commands {', '.join(names)}",
+            got=repr(name),
+            do=f"Did you mean {near[0]}?" if near else "Run cosmos-transfer --help.",
+        )
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point of the console script."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    logging.basicConfig(
+        level=os.environ.get("COSMOS_TRANSFER_LOG", "WARNING").upper(),
+        format="%(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(help_text(), end="")
+        return 0 if arguments else USER_MISTAKE
+    if arguments[0] in ("-V", "--version"):
+        print(f"cosmos-transfer {cosmos_transfer.__version__}")
+        return 0
+
+    def dispatch(rest: list[str]) -> int | None:
+        command = find_command(arguments[0])
+        result: int | None = import_module(command.module).main(rest)
+        return result
+
+    return run_command(dispatch, arguments[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(main())
