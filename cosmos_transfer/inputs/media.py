@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 import av
 import numpy as np
+from av.video.reformatter import Interpolation
 from PIL import Image, ImageOps, UnidentifiedImageError
 
 from cosmos_transfer.errors import MediaError, explain
@@ -31,6 +32,14 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 ARRAY_SUFFIXES = (".npy", ".npz")
+# Without these, FFmpeg's quick YUV-to-RGB path darkens by about one level and repeats colour
+# samples instead of interpolating them: four times the error on a small clip.
+_EXACT = (
+    Interpolation.BICUBIC
+    | Interpolation.ACCURATE_RND
+    | Interpolation.FULL_CHR_H_INT
+    | Interpolation.BITEXACT
+)
 # Pillow's own limit against decompression bombs; stated here because users meet it.
 MAX_PICTURE_PIXELS = 178_956_970
 
@@ -263,7 +272,7 @@ def decode_video(path: Path, pixel_format: str | None) -> Iterator[VideoFrame]:
                 pixels = None
                 height, width = frame.height, frame.width
                 if pixel_format is not None:
-                    pixels = turn(frame.to_ndarray(format=pixel_format))
+                    pixels = turn(frame.to_ndarray(format=pixel_format, interpolation=_EXACT))
                     height, width = pixels.shape[:2]
                 elif _swaps_axes(frame):
                     height, width = width, height

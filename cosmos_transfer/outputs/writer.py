@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 import av
 import numpy as np
-from av.video.reformatter import ColorRange, Colorspace
+from av.video.reformatter import ColorRange, Colorspace, Interpolation
 from jaxtyping import UInt8
 from PIL import Image
 
@@ -39,6 +39,13 @@ _SLUG_BYTES = 80
 _HASH_DIGITS = 8
 # A fixed number, so that the same frames give the same bytes on every machine.
 _THREADS = 4
+# Colours keep their mean when the colour planes are halved (see inputs/media.py).
+_EXACT = (
+    Interpolation.BICUBIC
+    | Interpolation.ACCURATE_RND
+    | Interpolation.FULL_CHR_H_INP
+    | Interpolation.BITEXACT
+)
 _MAX_TIMESCALE = 2**31 - 1
 
 
@@ -296,6 +303,7 @@ def _encode(
                     format=pixel_format,
                     dst_colorspace=Colorspace.ITU709,
                     dst_color_range=ColorRange.MPEG,
+                    interpolation=_EXACT,
                 )
             frame.pts = ticks[index]
             frame.duration = ticks[index + 1] - ticks[index]
