@@ -70,7 +70,7 @@ def build_driving(rng: np.random.Generator, num_frames: int) -> Scene:
 
 def _draw_camera(rng: np.random.Generator, num_frames: int, lane_x: float) -> tuple[Camera, float]:
     frames = np.arange(num_frames)
-    speed = rng.uniform(0.06, 0.28)  # metres per frame
+    speed = rng.uniform(0.05, 0.2)  # metres per frame
     height = rng.uniform(1.3, 2.0) if rng.random() < 0.7 else rng.uniform(2.0, 3.4)
     fov_rad = np.deg2rad(rng.uniform(58.0, 82.0))
     yaw = rng.uniform(-0.14, 0.14) + rng.uniform(-0.006, 0.006) * frames
@@ -166,7 +166,7 @@ def _build_block(
         (half_x + 0.2, half_y + 0.2, 0.25),
         (x, y, height + 0.25),
         class_name="building",
-        role="roof",
+        role="parapet",
         albedo=tuple(0.72 * value for value in rgb),
     )
     return [body, parapet]

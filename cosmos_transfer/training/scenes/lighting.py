@@ -62,8 +62,8 @@ def _indoors(look: Look, rng: np.random.Generator) -> Lighting:
     if night:
         sun, above, below = (
             _rgb(0.02, 0.03, 0.06),
-            _rgb(0.035, 0.042, 0.075),
-            _rgb(0.02, 0.02, 0.03),
+            _rgb(0.045, 0.055, 0.10),
+            _rgb(0.024, 0.024, 0.036),
         )
         elevation = 0.8
     elif dusk:
@@ -78,7 +78,7 @@ def _indoors(look: Look, rng: np.random.Generator) -> Lighting:
         sun=sun,
         from_above=above,
         from_below=below,
-        lamp=_rgb(0.42, 0.27, 0.12) if night else black,
+        lamp=_rgb(0.62, 0.41, 0.19) if night else black,
         lamp_position=lamp_position,
         horizon=black,
         zenith=black,
@@ -104,11 +104,11 @@ def _outdoors(look: Look, rng: np.random.Generator) -> Lighting:
     if night:
         elevation = 0.9
         sun, above, below = (
-            _rgb(0.018, 0.024, 0.045),
-            _rgb(0.022, 0.026, 0.046),
-            _rgb(0.01, 0.01, 0.014),
+            _rgb(0.024, 0.034, 0.066),
+            _rgb(0.034, 0.042, 0.078),
+            _rgb(0.014, 0.015, 0.022),
         )
-        horizon, zenith = _rgb(0.022, 0.026, 0.055), _rgb(0.003, 0.004, 0.014)
+        horizon, zenith = _rgb(0.030, 0.036, 0.072), _rgb(0.004, 0.006, 0.020)
         cloud_colour, electric = _rgb(0.018, 0.02, 0.032), 1.0
     elif dusk:
         elevation = 0.22 + 0.15 * lift
@@ -127,7 +127,7 @@ def _outdoors(look: Look, rng: np.random.Generator) -> Lighting:
         fill = {"fog": 1.35, "rain": 1.0, "snow": 1.35}[weather]
         above, below = _greyer(above, 0.5) * fill, _greyer(below, 0.5) * fill
         mean_sky = 0.6 * horizon + 0.4 * zenith
-        horizon = _greyer(mean_sky, 0.75) * grey
+        horizon = _greyer(mean_sky, 0.5) * grey
         zenith = horizon * (0.75 if weather == "rain" else 0.92)
         sun = sun * direct
     return Lighting(
@@ -141,7 +141,7 @@ def _outdoors(look: Look, rng: np.random.Generator) -> Lighting:
         zenith=zenith.astype(np.float32),
         clouds=0.8 if weather == "clear" else 0.0,
         cloud_colour=cloud_colour,
-        fog_per_m={"clear": 0.0012, "fog": 0.055, "rain": 0.011, "snow": 0.014}[weather],
+        fog_per_m={"clear": 0.0012, "fog": 0.042, "rain": 0.011, "snow": 0.014}[weather],
         electric=electric if weather != "rain" else max(electric, 0.2),
         wetness=1.0 if weather == "rain" else 0.0,
         snow=1.0 if weather == "snow" else 0.0,

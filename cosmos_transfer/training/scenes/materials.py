@@ -147,6 +147,7 @@ def _outdoors(rng: np.random.Generator) -> Mapping[str, Material]:
         "terrain": Material(tile="grass", size_m=(5.0, 5.0), ramp=grass, shift=shift),
         "facade": Material(tile="plaster", size_m=(5.0, 5.0), gain=(0.75, 1.15), shift=shift),
         "roof": Material(tile="planks", size_m=(3.0, 2.4), gain=(0.7, 1.25)),
+        "parapet": Material(tile="blotches", size_m=(3.0, 3.0), gain=(0.85, 1.1)),
         "trunk": Material(tile="brushed", size_m=(0.6, 0.8), gain=(0.5, 1.3)),
         "leaves": Material(tile="leaves", size_m=(2.2, 2.2), gain=(0.25, 1.6), shift=shift),
         "pole": Material(tile="blotches", size_m=(2.0, 2.0), gain=(0.8, 1.1), gloss=0.2),

@@ -47,7 +47,7 @@ def stripe_cover(
 
 def find_patterns(scene: Scene, surfaces: Surfaces, rays: RayGrid) -> Patterns:
     """Measure panes on facades and paint on the road."""
-    count = len(surfaces.place)
+    count = len(surfaces.order)
     paint = np.zeros(count, dtype=np.float32)
     glass = np.zeros(count, dtype=np.float32)
     pane = np.zeros(count, dtype=np.int32)

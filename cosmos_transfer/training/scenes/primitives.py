@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float
 
 NUM_FACES = 8  # room for a face number in a surface key
-TINY = np.float32(1e-7)
+TINY = np.float32(1e-12)  # keeps rays along a face from dividing by zero
 
 
 class Shape(Enum):
@@ -63,14 +63,19 @@ class Primitive:
     def moves(self) -> bool:
         return len(self.position) > 1
 
-    @property
-    def bounding_radius(self) -> float:
-        x, y, z = self.half_size
-        if self.shape is Shape.SPHERE:
-            return x
-        if self.shape is Shape.CYLINDER:
-            return float(np.hypot(x, z))
-        return float(np.sqrt(x * x + y * y + z * z))
+
+def bounding_corners(primitive: Primitive) -> Float[np.ndarray, "g 8 3"]:
+    """Return the corners, in the world, of the box around a primitive in each of its poses."""
+    x, y, z = primitive.half_size
+    if primitive.shape is Shape.SPHERE:
+        y = z = x
+    elif primitive.shape is Shape.CYLINDER:
+        y = x
+    elif primitive.shape is Shape.RECTANGLE:
+        z = 0.0
+    signs = np.array([(a, b, c) for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)])
+    local = (signs * np.array([x, y, z])).astype(np.float32)
+    return np.matmul(local, primitive.rotation.transpose(0, 2, 1)) + primitive.position[:, None]
 
 
 def turn_about_z(angle_rad: Float[np.ndarray, " g"]) -> Float[np.ndarray, "g 3 3"]:
@@ -153,7 +158,7 @@ def cross(
 def _slab(
     origin: np.ndarray, direction: np.ndarray, half_size: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    inverse = 1.0 / np.where(np.abs(direction) < TINY, TINY, direction)
+    inverse = 1.0 / (direction + TINY)
     middle = -origin * inverse
     reach = np.abs(inverse) * np.float32(half_size)
     return middle - reach, middle + reach
@@ -178,7 +183,7 @@ def _tapered_slab(
     for sign in (1.0, -1.0):
         speed = np.float32(sign) * direction[0] + slope * direction[1]
         height = offset - np.float32(sign) * origin[0] - slope * origin[1]
-        distance = height / np.where(np.abs(speed) < TINY, TINY, speed)
+        distance = height / (speed + TINY)
         enters = speed < 0
         later = enters & (distance > entry)
         is_positive = np.where(later, sign > 0, is_positive)
@@ -248,7 +253,7 @@ def _cross_sphere(
 def _cross_rectangle(
     primitive: Primitive, origin: tuple[np.ndarray, ...], direction: tuple[np.ndarray, ...]
 ) -> Crossing:
-    distance = -origin[2] / np.where(np.abs(direction[2]) < TINY, TINY, direction[2])
+    distance = -origin[2] / (direction[2] + TINY)
     hits = np.abs(origin[0] + distance * direction[0]) < np.float32(primitive.half_size[0])
     hits &= np.abs(origin[1] + distance * direction[1]) < np.float32(primitive.half_size[1])
     entry = np.where(hits, distance, np.float32(np.inf))

@@ -9,19 +9,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from .lighting import Lighting
 from .looks import Look
 from .materials import Material, linear
 from .patterns import PAINT_RGB, Patterns
 from .scene import Scene
-from .shadows import sunlight_reaching
+from .shadows import DistantLight, HangingLamp, light_reaching
 from .surfaces import SKY, Surfaces
 from .tiles import tile
+from .vectors import dot
 
 SIMULATOR_SKY = (0.62, 0.74, 0.90)
 FARTHEST_M = 150.0  # the sky's distance, for fog
+SHADOWLESS = 0.2  # suns weaker than this cast no shadow worth its time
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +39,7 @@ class Geometry:
 
 def base_albedo(scene: Scene, surfaces: Surfaces, patterns: Patterns) -> Float[np.ndarray, "3 n"]:
     """Return the linear albedo of every sample, panes and road paint included."""
-    base = np.zeros((3, len(surfaces.place)), dtype=np.float32)
+    base = np.zeros((3, len(surfaces.order)), dtype=np.float32)
     for index, span in surfaces.primitive_slices.items():
         if index < 0:
             base[:, span] = linear(SIMULATOR_SKY)[:, None]
@@ -55,7 +57,7 @@ def base_albedo(scene: Scene, surfaces: Surfaces, patterns: Patterns) -> Float[n
 def shade_simulator(geometry: Geometry) -> Float[np.ndarray, "3 n"]:
     """Return display colours of the flat picture."""
     surfaces = geometry.surfaces
-    facing = np.abs((surfaces.normal * surfaces.towards_eye).sum(axis=0))
+    facing = np.abs(dot(surfaces.normal, surfaces.towards_eye))
     shade = 0.55 + 0.45 * facing
     if SKY in surfaces.role_slices:
         shade[surfaces.role_slices[SKY]] = 1.0
@@ -100,7 +102,7 @@ def _apply_materials(
 ) -> tuple[Float[np.ndarray, "3 n"], Float[np.ndarray, " n"]]:
     surfaces = geometry.surfaces
     albedo = geometry.base.copy()
-    gloss = np.zeros(len(surfaces.place), dtype=np.float32)
+    gloss = np.zeros(len(surfaces.order), dtype=np.float32)
     for role, span in surfaces.role_slices.items():
         if role == SKY:
             continue
@@ -145,8 +147,8 @@ def _snow_over(
             position[0] * 0.12, position[1] * 0.03, footprint * np.float32(0.12)
         )
         share[span] = np.clip(0.62 + 0.5 * patchy, 0.0, 0.96)
-    if "facade" in surfaces.role_slices:
-        share[surfaces.role_slices["facade"]] *= 0.9
+    if "parapet" in surfaces.role_slices:  # snow hangs over the edge
+        share[surfaces.role_slices["parapet"]] = 0.9
     if SKY in surfaces.role_slices:
         share[surfaces.role_slices[SKY]] = 0.0
     _cover(albedo, np.array([0.84, 0.87, 0.92], dtype=np.float32), share)
@@ -174,14 +176,31 @@ def _add_sun(
     facing = towards @ surfaces.normal
     lit = np.flatnonzero(facing > 0.0)
     arriving = facing[lit]
-    if lighting.sun.max() > 0.2:
-        arriving = arriving * sunlight_reaching(
-            geometry.scene, surfaces, lit, towards[:, None], np.array([np.inf], dtype=np.float32)
-        )
-    shine = _highlight(surfaces, lit, towards[:, None]) * gloss[lit] * arriving
+    if lighting.sun.max() > SHADOWLESS:
+        source = DistantLight(towards=towards)
+        arriving = arriving * light_reaching(geometry.scene, surfaces, lit, source)
+    _add_light(colour, albedo, gloss, surfaces, lit, arriving, towards[:, None], lighting.sun)
+
+
+def _add_light(
+    colour: Float[np.ndarray, "3 n"],
+    albedo: Float[np.ndarray, "3 n"],
+    gloss: Float[np.ndarray, " n"],
+    surfaces: Surfaces,
+    lit: Int[np.ndarray, " m"],
+    arriving: Float[np.ndarray, " m"],
+    towards_light: Float[np.ndarray, "3 #m"],
+    light: Float[np.ndarray, " 3"],
+) -> None:
+    """Add diffuse light and highlights on the lit samples."""
     for axis in range(3):
-        strength = lighting.sun[axis]
-        colour[axis, lit] += strength * (albedo[axis, lit] * arriving + shine)
+        colour[axis, lit] += light[axis] * albedo[axis, lit] * arriving
+    shiny = np.flatnonzero((gloss[lit] > 0.0) & (arriving > 0.01))
+    samples = lit[shiny]
+    towards = towards_light if towards_light.shape[1] == 1 else towards_light[:, shiny]
+    shine = _highlight(surfaces, samples, towards) * gloss[samples] * arriving[shiny]
+    for axis in range(3):
+        colour[axis, samples] += light[axis] * shine
 
 
 def _highlight(
@@ -189,7 +208,7 @@ def _highlight(
 ) -> Float[np.ndarray, " n"]:
     half = surfaces.towards_eye[:, samples] + towards_light
     normal = surfaces.normal[:, samples]
-    aligned = (half * normal).sum(axis=0) / np.sqrt((half * half).sum(axis=0) + 1e-6)
+    aligned = dot(half, normal) / np.sqrt(dot(half, half) + np.float32(1e-6))
     power = np.maximum(aligned, 0.0)
     for _ in range(5):  # to the 32nd
         power = power * power
@@ -204,20 +223,14 @@ def _add_table_lamp(
     lighting: Lighting,
 ) -> None:
     surfaces = geometry.surfaces
-    offset = lighting.lamp_position[:, None] - surfaces.position
-    squared = (offset * offset).sum(axis=0)
-    distance = np.sqrt(squared)
-    towards = offset / distance
-    facing = (towards * surfaces.normal).sum(axis=0)
+    source = HangingLamp(position=lighting.lamp_position)
+    towards, distance = source.directions(surfaces.position)
+    facing = dot(towards, surfaces.normal)
     cone = np.clip((towards[2] - 0.2) * 1.8, 0.0, 1.0)  # the shade keeps light off the walls
     lit = np.flatnonzero((facing > 0.0) & (cone > 0.0))
-    reaching = sunlight_reaching(
-        geometry.scene, surfaces, lit, towards[:, lit], np.maximum(distance[lit] - 0.05, 0.0)
-    )
-    arriving = facing[lit] * cone[lit] * reaching / (0.15 + squared[lit])
-    shine = _highlight(surfaces, lit, towards[:, lit]) * gloss[lit] * arriving
-    for axis in range(3):
-        colour[axis, lit] += lighting.lamp[axis] * (albedo[axis, lit] * arriving + shine)
+    arriving = facing[lit] * cone[lit] / (0.15 + np.square(distance[lit]))
+    arriving *= light_reaching(geometry.scene, surfaces, lit, source)
+    _add_light(colour, albedo, gloss, surfaces, lit, arriving, towards[:, lit], lighting.lamp)
 
 
 def _add_street_light(
@@ -236,7 +249,7 @@ def _add_street_light(
     beam *= 1.6 / (1.0 + np.square(ahead / 11.0))
     height = surfaces.position[2]
     beam *= np.clip(1.6 - 0.5 * height, 0.1, 1.0)
-    facing = (surfaces.normal * surfaces.towards_eye).sum(axis=0)
+    facing = dot(surfaces.normal, surfaces.towards_eye)
     beam *= 0.25 + 0.75 * np.clip(facing * 2.0, 0.0, 1.0)
     warm = np.zeros_like(beam)
     lamps = geometry.scene.lamps
@@ -249,7 +262,7 @@ def _add_street_light(
             drop = np.float32(lamps.height) - height
             squared = along * along + across * across + drop * drop
             warm += np.where(drop > 0.0, drop / (squared * np.sqrt(squared) + 1.0), 0.0)
-        warm *= 7.0
+        warm *= 11.0
     strength = np.float32(lighting.electric)
     headlight, sodium = (0.55, 0.53, 0.46), (0.60, 0.40, 0.17)
     for axis in range(3):

@@ -1,74 +1,102 @@
-"""How much of a light a solid hides.
+"""How much of a light solids hide.
 
 A shadow's strength grows with the length of the light's path inside the solid, from none at the
 silhouette to full over about one footprint: soft, anti-aliased edges from a single ray.
+
+Seen from the light, each solid covers a small part of the picture; only samples there are tested.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float, Int
 
-from .primitives import Primitive, Shape, cross
+from .primitives import Primitive, Shape, bounding_corners, cross
 from .scene import Scene
 from .surfaces import Surfaces
+from .vectors import offset_from, turn_to_local
 
 
-def sunlight_reaching(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistantLight:
+    """The sun: all light travels one way."""
+
+    towards: Float[np.ndarray, " 3"]
+
+    def project(self, points: Float[np.ndarray, "3 n"]) -> tuple[np.ndarray, np.ndarray]:
+        """Look from the light: lay points on a plane across it."""
+        side = np.cross(self.towards, np.array([0.31, 0.17, 0.93], dtype=np.float32))
+        above = np.cross(self.towards, side)
+        return side @ points, above @ points
+
+    def directions(self, points: Float[np.ndarray, "3 n"]) -> tuple[np.ndarray, np.ndarray]:
+        """Return unit vectors to the light, and the distance to it in metres."""
+        return self.towards[:, None], np.array([np.inf], dtype=np.float32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HangingLamp:
+    """A lamp above everything it lights."""
+
+    position: Float[np.ndarray, " 3"]
+
+    def project(self, points: Float[np.ndarray, "3 n"]) -> tuple[np.ndarray, np.ndarray]:
+        """Look down from the lamp: lay points on a plane below it."""
+        below = np.maximum(self.position[2] - points[2], 0.03)
+        return (points[0] - self.position[0]) / below, (points[1] - self.position[1]) / below
+
+    def directions(self, points: Float[np.ndarray, "3 n"]) -> tuple[np.ndarray, np.ndarray]:
+        """Return unit vectors to the light, and the distance to it in metres."""
+        offset = self.position[:, None] - points
+        distance = np.sqrt(offset[0] ** 2 + offset[1] ** 2 + offset[2] ** 2)
+        return offset / distance, distance
+
+
+def light_reaching(
     scene: Scene,
     surfaces: Surfaces,
     samples: Int[np.ndarray, " n"],
-    towards_light: Float[np.ndarray, "3 #n"],
-    reach_m: Float[np.ndarray, " #n"],
+    source: DistantLight | HangingLamp,
 ) -> Float[np.ndarray, " n"]:
-    """Return the share of light that arrives at some samples.
-
-    Args:
-        samples: Indices into `surfaces`; they should face the light.
-        towards_light: Unit direction per sample, or one for all.
-        reach_m: Distance to the light; what lies beyond it casts no shadow.
-    """
+    """Return the share of a source's light that arrives at samples which face it."""
     footprint = surfaces.footprint[samples]
-    start = surfaces.position[:, samples] + surfaces.normal[:, samples] * (0.01 + 0.3 * footprint)
+    lift = 0.01 + 0.3 * footprint  # off the surface that the sample lies on
+    start = surfaces.position[:, samples] + surfaces.normal[:, samples] * lift
     frame = surfaces.frame[samples]
     softness = np.minimum(footprint * 1.5, 1.0) + np.float32(0.01)
+    across, along = source.project(start)
     light = np.ones(len(samples), dtype=np.float32)
     for primitive in scene.primitives:
-        if primitive.casts_shadow:
-            _shade(primitive, frame, start, towards_light, reach_m, softness, light)
+        if not primitive.casts_shadow:
+            continue
+        corners = bounding_corners(primitive).reshape(-1, 3).T
+        shadow_across, shadow_along = source.project(corners)
+        is_close = (across > shadow_across.min()) & (across < shadow_across.max())
+        is_close &= (along > shadow_along.min()) & (along < shadow_along.max())
+        chosen = np.flatnonzero(is_close)
+        if len(chosen):
+            passing = _light_past(
+                primitive, frame[chosen], start[:, chosen], source, softness[chosen]
+            )
+            light[chosen] *= passing
     return light
 
 
-def _shade(
+def _light_past(
     primitive: Primitive,
     frame: Int[np.ndarray, " n"],
     start: Float[np.ndarray, "3 n"],
-    towards_light: Float[np.ndarray, "3 #n"],
-    reach_m: Float[np.ndarray, " #n"],
+    source: DistantLight | HangingLamp,
     softness: Float[np.ndarray, " n"],
-    light: Float[np.ndarray, " n"],
-) -> None:
-    """Multiply `light` by what passes one primitive."""
-    centre = primitive.position.T[:, frame] if primitive.moves else primitive.position.T
-    radius = primitive.bounding_radius
-    dx, dy, dz = centre[0] - start[0], centre[1] - start[1], centre[2] - start[2]
-    along = dx * towards_light[0] + dy * towards_light[1] + dz * towards_light[2]
-    aside = dx * dx + dy * dy + dz * dz - along * along
-    is_close = (aside < np.float32(radius * radius)) & (along > np.float32(-radius))
-    chosen = np.flatnonzero(is_close)
-    if not len(chosen):
-        return
-    one_light = towards_light.shape[1] == 1
-    directions = towards_light if one_light else towards_light[:, chosen]
-    pose = frame[chosen] if primitive.moves else np.zeros(1, dtype=np.intp)
-    rotation = primitive.rotation[pose]
-    offset = start[:, chosen] - primitive.position[pose].T
-    origin = tuple((rotation[:, :, axis].T * offset).sum(axis=0) for axis in range(3))
-    direction = tuple((rotation[:, :, axis].T * directions).sum(axis=0) for axis in range(3))
+) -> Float[np.ndarray, " n"]:
+    """Return the share of light that passes one primitive."""
+    towards, distance = source.directions(start)
+    origin = turn_to_local(primitive, frame, offset_from(primitive, frame, start))
+    direction = turn_to_local(primitive, frame, towards)
     crossing = cross(primitive, origin, direction)
-    limit = reach_m if len(reach_m) == 1 else reach_m[chosen]
-    inside = np.minimum(crossing.leave, limit) - np.maximum(crossing.entry, 0.0)
-    soft = softness[chosen]
+    inside = np.minimum(crossing.leave, distance) - np.maximum(crossing.entry, 0.0)
     if primitive.shape is Shape.SPHERE:
-        soft = soft * 2.0  # paths lengthen fast near a sphere's silhouette
-    light[chosen] *= 1.0 - np.clip(inside / soft, 0.0, 1.0)
+        softness = softness * 2.0  # paths lengthen fast near a sphere's silhouette
+    return 1.0 - np.clip(inside / softness, 0.0, 1.0)

@@ -14,10 +14,9 @@ from jaxtyping import Float, Int, UInt8
 from .camera import RayGrid
 from .primitives import NUM_FACES, Primitive, Shape
 from .scene import Scene
+from .vectors import dot, offset_from, turn_to_local, turn_to_world
 from .visibility import Visibility
 
-# Local axes that serve as texture coordinates on each face of a box: +x -x +y -y +z -z.
-FACE_AXES = ((1, 2), (1, 2), (0, 2), (0, 2), (0, 1), (0, 1))
 SKY = "sky"
 
 
@@ -25,7 +24,7 @@ SKY = "sky"
 class Surfaces:
     """Everything about the visible points that no look can change."""
 
-    place: Int[np.ndarray, " n"]  # index into the flattened `s f h w` samples
+    order: Int[np.ndarray, " n"]  # where each sample was before samples were sorted by surface
     frame: Int[np.ndarray, " n"]
     depth: Float[np.ndarray, " n"]  # planar, metres
     position: Float[np.ndarray, "3 n"]
@@ -72,11 +71,11 @@ def gather(scene: Scene, rays: RayGrid, visibility: Visibility) -> Surfaces:
             _fill_primitive(
                 primitive, face, frame[span], position[:, span], normal[:, span], texture[:, span]
             )
-    facing = np.abs((normal * towards_eye).sum(axis=0))
+    facing = np.abs(dot(normal, towards_eye))
     # Between the short and the long axis of the pixel's shadow on the surface, nearer the long one.
     footprint = reach / rays.focal_px / np.maximum(facing, 0.03) ** 0.75
     return Surfaces(
-        place=place,
+        order=order,
         frame=frame,
         depth=depth,
         position=position,
@@ -93,14 +92,16 @@ def resolve(
     colour: Float[np.ndarray, "3 n"], surfaces: Surfaces, visibility: Visibility
 ) -> UInt8[np.ndarray, "f h w 3"]:
     """Average shaded samples, in display values 0 to 1, back into frames."""
-    shape = visibility.is_edge.shape
-    flat = np.zeros((visibility.key.size, 3), dtype=np.float32)
-    flat[surfaces.place] = colour.T
-    samples = flat.reshape(-1, *shape, 3)
-    frames = samples[0]
-    edges = visibility.is_edge
-    frames[edges] = 0.25 * sum(samples[index][edges] for index in range(1, 5))
-    return (np.clip(frames, 0.0, 1.0) * 255.0 + 0.5).astype(np.uint8)
+    is_edge = visibility.is_edge
+    num_edges = np.count_nonzero(is_edge)
+    num_inside = is_edge.size - num_edges
+    levels = np.empty_like(colour)  # in the order of `_samples_to_shade`
+    levels[:, surfaces.order] = np.clip(colour, 0.0, 1.0) * np.float32(255.0)
+    edges = levels[:, num_inside:].reshape(3, 4, num_edges).mean(axis=1)
+    frames = np.empty((*is_edge.shape, 3), dtype=np.uint8)
+    frames[~is_edge] = (levels[:, :num_inside] + np.float32(0.5)).astype(np.uint8).T
+    frames[is_edge] = (edges + np.float32(0.5)).astype(np.uint8).T
+    return frames
 
 
 def _samples_to_shade(visibility: Visibility) -> Int[np.ndarray, " n"]:
@@ -140,31 +141,27 @@ def _fill_primitive(
     texture: Float[np.ndarray, "2 n"],
 ) -> None:
     """Write normals and texture coordinates of one primitive's samples into the given views."""
-    pose = frame if primitive.moves else np.zeros(1, dtype=np.intp)
-    rotation = primitive.rotation[pose]  # n 3 3
-    offset = position - primitive.position[pose].T
-    local = np.stack([(rotation[:, :, axis].T * offset).sum(axis=0) for axis in range(3)])
+    offset = offset_from(primitive, frame, position)
+    local = np.stack(turn_to_local(primitive, frame, offset))
     if primitive.shape is Shape.SPHERE:
         normal[:] = offset / np.float32(primitive.half_size[0])
         texture[0] = local[0] + 0.6 * local[2]
         texture[1] = local[1] + 0.8 * local[2]
         return
     if primitive.shape is Shape.CYLINDER:
-        _fill_cylinder(primitive, face, rotation, local, normal, texture)
+        _fill_cylinder(primitive, face, frame, local, normal, texture)
         return
     faces = _face_normals(primitive)
-    world_faces = np.matmul(faces, rotation.transpose(0, 2, 1))  # g 6 3
-    normal[:] = world_faces[np.arange(len(rotation)) if primitive.moves else 0, face].T
-    axes = np.array(FACE_AXES)
-    everyone = np.arange(len(face))
-    texture[0] = local[axes[face, 0], everyone]
-    texture[1] = local[axes[face, 1], everyone]
+    world_faces = np.matmul(faces, primitive.rotation.transpose(0, 2, 1))  # g 6 3
+    normal[:] = world_faces[frame if primitive.moves else 0, face].T
+    texture[0] = np.where(face < 2, local[1], local[0])
+    texture[1] = np.where(face < 4, local[2], local[1])
 
 
 def _fill_cylinder(
     primitive: Primitive,
     face: Int[np.ndarray, " n"],
-    rotation: Float[np.ndarray, "g 3 3"],
+    frame: Int[np.ndarray, " n"],
     local: Float[np.ndarray, "3 n"],
     normal: Float[np.ndarray, "3 n"],
     texture: Float[np.ndarray, "2 n"],
@@ -179,8 +176,7 @@ def _fill_cylinder(
             np.where(is_side, 0.0, up),
         ]
     )
-    for axis in range(3):
-        normal[axis] = (rotation[:, axis].T * local_normal).sum(axis=0)
+    normal[:] = turn_to_world(primitive, frame, local_normal)
     around = np.arctan2(local[1], local[0]) * radius
     texture[0] = np.where(is_side, around, local[0])
     texture[1] = np.where(is_side, local[2], local[1])

@@ -45,12 +45,16 @@ class Arm:
 def build_tabletop(rng: np.random.Generator, num_frames: int) -> Scene:
     """Draw one table-top scene. More frames continue the same motion."""
     half_x, half_y = rng.uniform(0.75, 1.15), rng.uniform(0.50, 0.80)
+    is_round = rng.random() < 0.2
+    if is_round:
+        half_x = half_y = max(half_y, 0.7)
     camera = _draw_camera(rng, num_frames)
-    primitives = _build_room(rng, half_x, half_y)
+    primitives = _build_room(rng, half_x, half_y, is_round)
     arm = _draw_arm(rng, half_x, half_y)
-    objects = _draw_objects(rng, arm, half_x, half_y)
+    inset = 0.75 if is_round else 1.0  # keeps things off a round table's missing corners
+    objects = _draw_objects(rng, arm, inset * half_x, inset * half_y)
     task = str(rng.choice(["reach", "push", "lift"]))
-    start, end, duration = _draw_path(rng, arm, task, half_x, half_y)
+    start, end, duration = _draw_path(rng, arm, task, inset * half_x, inset * half_y)
     phase = rng.uniform(0.25, 0.55) + np.arange(num_frames) / duration
     tool = _tool_path(task, start, end, phase)
     used = [] if task == "reach" else objects[:1]
@@ -83,13 +87,13 @@ def _draw_camera(rng: np.random.Generator, num_frames: int) -> Camera:
     return look_at(position, np.broadcast_to(target, position.shape), fov_rad)
 
 
-def _build_room(rng: np.random.Generator, half_x: float, half_y: float) -> list[Primitive]:
+def _build_room(
+    rng: np.random.Generator, half_x: float, half_y: float, is_round: bool
+) -> list[Primitive]:
     thickness = rng.uniform(0.02, 0.04)
     top = {"class_name": "table", "role": "table", "albedo": (0.62, 0.58, 0.54)}
-    is_round = rng.random() < 0.2
     if is_round:
-        radius = max(half_y, 0.8)
-        parts = [place(Shape.CYLINDER, (radius, radius, thickness), (0, 0, -thickness), **top)]
+        parts = [place(Shape.CYLINDER, (half_x, half_x, thickness), (0, 0, -thickness), **top)]
         legs = [(0.0, 0.0)]
     else:
         parts = [place(Shape.BOX, (half_x, half_y, thickness), (0, 0, -thickness), **top)]
@@ -170,7 +174,7 @@ def _draw_objects(
     for _ in range(40):
         if len(objects) == wanted:
             break
-        size = rng.uniform(0.055, 0.075) if not objects else rng.uniform(0.05, 0.14)
+        size = rng.uniform(0.055, 0.075) if not objects else rng.uniform(0.06, 0.15)
         x = rng.uniform(-1.0, 1.0) * (half_x - size - 0.05)
         y = rng.uniform(-1.0, 0.5) * (half_y - size - 0.05)
         kind = ("box", "cylinder", "ball")[rng.integers(3)]

@@ -13,10 +13,12 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .camera import Camera, RayGrid
-from .primitives import NUM_FACES, Primitive, Shape, cross
+from .primitives import NUM_FACES, Primitive, bounding_corners, cross
 from .scene import Scene
 
-NEAR_M = 0.05
+NEAR_M = 0.2  # nothing is ever this close to a camera
+# Corners are numbered in binary by their signs; an edge joins two that differ in one.
+BOX_EDGES = np.array([(i, i | bit) for i in range(8) for bit in (1, 2, 4) if not i & bit])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,16 +50,19 @@ def trace(scene: Scene, rays: RayGrid) -> Visibility:
 def screen_window(
     primitive: Primitive, camera: Camera, rays: RayGrid
 ) -> tuple[slice, slice] | None:
-    """Return the rows and columns that a primitive may touch in any frame; None if it never does."""
-    corners = _bounding_corners(primitive)  # g p 3
+    """Return the rows and columns a primitive touches in any frame; None if it never does."""
+    corners = bounding_corners(primitive)  # g 8 3
     seen = camera.to_camera(np.broadcast_to(corners, (camera.num_frames, *corners.shape[1:])))
-    z = seen[..., 2]
-    if (z < NEAR_M).all():
-        return None
-    if (z < NEAR_M).any():
-        return slice(0, rays.height), slice(0, rays.width)
-    columns = seen[..., 0] / z * rays.focal_px + 0.5 * rays.width
-    rows = seen[..., 1] / z * rays.focal_px + 0.5 * rays.height
+    seen = seen.reshape(-1, 8, 3)
+    in_front = seen[..., 2] >= NEAR_M
+    points = seen[in_front]
+    if not in_front.all():
+        points = np.concatenate([points, _cut_edges(seen)])
+        if not len(points):
+            return None
+    x, y, z = points.T
+    columns = x / z * rays.focal_px + 0.5 * rays.width
+    rows = y / z * rays.focal_px + 0.5 * rays.height
     left, right = max(int(columns.min()) - 1, 0), min(int(columns.max()) + 2, rays.width)
     top, bottom = max(int(rows.min()) - 1, 0), min(int(rows.max()) + 2, rays.height)
     if left >= right or top >= bottom:
@@ -65,17 +70,15 @@ def screen_window(
     return slice(top, bottom), slice(left, right)
 
 
-def _bounding_corners(primitive: Primitive) -> Float[np.ndarray, "g 8 3"]:
-    x, y, z = primitive.half_size
-    if primitive.shape is Shape.SPHERE:
-        y = z = x
-    elif primitive.shape is Shape.CYLINDER:
-        y = x
-    elif primitive.shape is Shape.RECTANGLE:
-        z = 0.0
-    signs = np.array([(a, b, c) for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)])
-    local = (signs * np.array([x, y, z])).astype(np.float32)
-    return np.matmul(local, primitive.rotation.transpose(0, 2, 1)) + primitive.position[:, None]
+def _cut_edges(corners: Float[np.ndarray, "f 8 3"]) -> Float[np.ndarray, "p 3"]:
+    """Return where the edges of boxes pierce the near plane."""
+    start, end = corners[:, BOX_EDGES[:, 0]], corners[:, BOX_EDGES[:, 1]]
+    pierces = (start[..., 2] < NEAR_M) != (end[..., 2] < NEAR_M)
+    start, end = start[pierces], end[pierces]
+    share = (NEAR_M - start[:, 2:]) / (end[:, 2:] - start[:, 2:])
+    points = start + share * (end - start)
+    points[:, 2] = NEAR_M
+    return points
 
 
 def _trace_primitive(
