@@ -67,7 +67,7 @@ def _indoors(look: Look, rng: np.random.Generator) -> Lighting:
         )
         elevation = 0.8
     elif dusk:
-        sun, above, below = _rgb(1.25, 0.52, 0.18), _rgb(0.22, 0.17, 0.25), _rgb(0.16, 0.10, 0.10)
+        sun, above, below = _rgb(1.18, 0.58, 0.25), _rgb(0.22, 0.17, 0.25), _rgb(0.16, 0.10, 0.10)
         elevation = 0.38 + 0.2 * lift
     else:
         sun, above, below = _rgb(0.82, 0.78, 0.70), _rgb(0.40, 0.43, 0.47), _rgb(0.22, 0.21, 0.20)
@@ -78,7 +78,7 @@ def _indoors(look: Look, rng: np.random.Generator) -> Lighting:
         sun=sun,
         from_above=above,
         from_below=below,
-        lamp=_rgb(0.62, 0.41, 0.19) if night else black,
+        lamp=_rgb(0.76, 0.50, 0.24) if night else black,
         lamp_position=lamp_position,
         horizon=black,
         zenith=black,

@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Float
 
 from .looks import Look
+from .primitives import Rgb
 from .tiles import tile
-
-Rgb = tuple[float, float, float]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

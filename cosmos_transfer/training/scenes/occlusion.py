@@ -25,7 +25,7 @@ def ambient_reaching(scene: Scene, surfaces: Surfaces) -> Float[np.ndarray, " n"
     for index, span in surfaces.primitive_slices.items():
         index_of[span] = index
     for index, primitive in enumerate(scene.primitives):
-        if primitive.role not in ROLES:
+        if primitive.finish.role not in ROLES:
             continue
         x, y, z = primitive.half_size
         radius = x if primitive.shape is Shape.SPHERE else float(np.cbrt(x * y * z))

@@ -14,11 +14,14 @@ numbered 0 to 5 as +x -x +y -y +z -z; a cylinder's side is 0, its caps are 4 and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 
 import numpy as np
 from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+Rgb = tuple[float, float, float]  # display values in [0, 1]
 
 NUM_FACES = 8  # room for a face number in a surface key
 TINY = np.float32(1e-12)  # keeps rays along a face from dividing by zero
@@ -41,7 +44,16 @@ class Windows:
     width: float
     storey: float
     height: float
-    glass_rgb: tuple[float, float, float] = (0.30, 0.36, 0.44)
+    glass_rgb: Rgb = (0.30, 0.36, 0.44)
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """What a solid counts as, and how it looks before a look covers it."""
+
+    class_name: str  # its label; see `scene.CLASS_NAMES`
+    role: str  # what looks choose materials for: table, wall, robot, facade, ...
+    albedo: Rgb
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,12 +64,10 @@ class Primitive:
     half_size: tuple[float, float, float]
     position: Float[np.ndarray, "g 3"]  # g is the number of frames, or one when it stands still
     rotation: Float[np.ndarray, "g 3 3"]  # local to world
-    class_name: str
-    role: str  # what a look may cover with its materials: table, wall, robot, ...
-    albedo: tuple[float, float, float]  # display values in [0, 1]
+    finish: Finish
     taper: tuple[float, float] = (0.0, 0.0)
     casts_shadow: bool = True
-    windows: Windows | None = field(default=None)
+    windows: Windows | None = None
 
     @property
     def moves(self) -> bool:
@@ -91,13 +101,11 @@ def turn_about_z(angle_rad: Float[np.ndarray, " g"]) -> Float[np.ndarray, "g 3 3
 def place(
     shape: Shape,
     half_size: tuple[float, float, float],
-    position: np.ndarray | tuple[float, float, float],
+    position: ArrayLike,
+    finish: Finish,
     *,
-    rotation: np.ndarray | None = None,
-    yaw_rad: float | np.ndarray = 0.0,
-    class_name: str,
-    role: str,
-    albedo: tuple[float, float, float],
+    rotation: ArrayLike | None = None,
+    yaw_rad: ArrayLike = 0.0,
     taper: tuple[float, float] = (0.0, 0.0),
     casts_shadow: bool = True,
     windows: Windows | None = None,
@@ -109,19 +117,17 @@ def place(
         rotation: Local to world, `3 3` or `f 3 3`; replaces `yaw_rad`.
         yaw_rad: Turn about the vertical, a number or one per frame.
     """
-    position = np.atleast_2d(np.asarray(position, dtype=np.float32))
+    positions = np.atleast_2d(np.asarray(position, dtype=np.float32))
     if rotation is None:
         rotation = turn_about_z(np.atleast_1d(np.asarray(yaw_rad, dtype=np.float64)))
-    rotation = np.asarray(rotation, dtype=np.float32).reshape(-1, 3, 3)
-    num_poses = max(len(position), len(rotation))
+    rotations = np.asarray(rotation, dtype=np.float32).reshape(-1, 3, 3)
+    num_poses = max(len(positions), len(rotations))
     return Primitive(
         shape=shape,
         half_size=half_size,
-        position=np.ascontiguousarray(np.broadcast_to(position, (num_poses, 3))),
-        rotation=np.ascontiguousarray(np.broadcast_to(rotation, (num_poses, 3, 3))),
-        class_name=class_name,
-        role=role,
-        albedo=albedo,
+        position=np.ascontiguousarray(np.broadcast_to(positions, (num_poses, 3))),
+        rotation=np.ascontiguousarray(np.broadcast_to(rotations, (num_poses, 3, 3))),
+        finish=finish,
         taper=taper,
         casts_shadow=casts_shadow,
         windows=windows,

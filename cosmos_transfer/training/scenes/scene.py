@@ -46,10 +46,10 @@ class RoadMarkings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreetLamps:
-    """Evenly spaced lamps along both sides of a road; metres."""
+    """Rows of evenly spaced lamps along a road; metres."""
 
-    x: tuple[float, ...]
-    first_y: float
+    x: tuple[float, ...]  # of each row
+    first_y: tuple[float, ...]
     spacing: float
     height: float
 
@@ -66,9 +66,9 @@ class Scene:
 
     @property
     def class_ids(self) -> Int[np.ndarray, " p"]:
-        return np.array([CLASS_IDS[p.class_name] for p in self.primitives], dtype=np.int32)
+        return np.array([CLASS_IDS[p.finish.class_name] for p in self.primitives], dtype=np.int32)
 
 
 def group_by_role(primitives: list[Primitive]) -> tuple[Primitive, ...]:
     """Order primitives so that those of one role are neighbours."""
-    return tuple(sorted(primitives, key=lambda primitive: primitive.role))
+    return tuple(sorted(primitives, key=lambda primitive: primitive.finish.role))

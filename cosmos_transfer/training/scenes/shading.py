@@ -45,7 +45,7 @@ def base_albedo(scene: Scene, surfaces: Surfaces, patterns: Patterns) -> Float[n
             base[:, span] = linear(SIMULATOR_SKY)[:, None]
             continue
         primitive = scene.primitives[index]
-        base[:, span] = linear(primitive.albedo)[:, None]
+        base[:, span] = linear(primitive.finish.albedo)[:, None]
         if primitive.windows is not None:
             _cover(base[:, span], linear(primitive.windows.glass_rgb), patterns.glass[span])
     if "road" in surfaces.role_slices:
@@ -254,8 +254,7 @@ def _add_street_light(
     warm = np.zeros_like(beam)
     lamps = geometry.scene.lamps
     if lamps is not None:
-        for side, x in enumerate(lamps.x):
-            first = lamps.first_y + (0.5 * lamps.spacing if side == 0 else 0.0)
+        for x, first in zip(lamps.x, lamps.first_y, strict=True):
             along = surfaces.position[1] - np.float32(first)
             along = along - np.float32(lamps.spacing) * np.round(along / np.float32(lamps.spacing))
             across = surfaces.position[0] - np.float32(x * 0.9)

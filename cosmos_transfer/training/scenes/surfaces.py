@@ -126,7 +126,7 @@ def _slices_of(sorted_values: Int[np.ndarray, " n"]) -> dict[int, slice]:
 def _merge_by_role(scene: Scene, primitive_slices: dict[int, slice]) -> dict[str, slice]:
     merged: dict[str, slice] = {}
     for index, span in primitive_slices.items():
-        role = SKY if index < 0 else scene.primitives[index].role
+        role = SKY if index < 0 else scene.primitives[index].finish.role
         start = merged[role].start if role in merged else span.start
         merged[role] = slice(start, span.stop)
     return merged
