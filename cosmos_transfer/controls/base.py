@@ -9,7 +9,8 @@ from typing import Literal, TypeVar
 import numpy as np
 from jaxtyping import UInt8
 
-from cosmos_transfer.errors import ConfigError, explain
+from cosmos_transfer.errors import ConfigError, ShapeError, explain
+from cosmos_transfer.shapes import Size, same_aspect
 
 Preset = TypeVar("Preset")
 
@@ -37,3 +38,16 @@ def find_preset(control: str, presets: Mapping[str, Preset], name: str) -> Prese
             do="Choose one of these names.",
         )
     )
+
+
+def require_same_aspect(where: str, size: Size, wanted: Size) -> None:
+    """Refuse a picture whose aspect ratio is not the clip's: stretching it would move things."""
+    if not same_aspect(size, wanted):
+        raise ShapeError(
+            explain(
+                where,
+                expected=f"the aspect ratio of the clip ({wanted})",
+                got=f"{size}",
+                do="Crop or pad it to the clip's aspect ratio.",
+            )
+        )

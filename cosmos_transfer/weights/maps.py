@@ -24,11 +24,13 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Float32
 
+from cosmos_transfer.controls.base import require_same_aspect
 from cosmos_transfer.errors import ConfigError, ShapeError, explain
 from cosmos_transfer.inputs.masks import read_mask
 from cosmos_transfer.inputs.request import ControlRequest
 from cosmos_transfer.inputs.segmentation import SegmentationClip
-from cosmos_transfer.shapes import Size, matched_frames, reflected_indices, same_aspect
+from cosmos_transfer.inputs.video import LengthPolicy, match_length
+from cosmos_transfer.shapes import Size, reflected_indices
 
 DEFAULT_CLASS = "default"
 """The key of a class rule that gives the weight of every class the rule does not name."""
@@ -97,7 +99,7 @@ def build_weight_maps(
     num_frames: int,
     size: Size,
     segmentation: SegmentationClip | None = None,
-    length_policy: str = "refuse",
+    length_policy: LengthPolicy = "refuse",
 ) -> WeightMaps:
     """Build the weight map of every control of a request.
 
@@ -107,7 +109,7 @@ def build_weight_maps(
         size: Working size of the clip.
         segmentation: Ids and class names of the clip; needed by class rules.
         length_policy: What to do with a moving map whose length is not ``num_frames``; see
-            :func:`cosmos_transfer.shapes.matched_frames`.
+            :func:`cosmos_transfer.inputs.video.match_length`. A still acts on every frame.
 
     Raises:
         ConfigError: A weight outside [0, 1], a class that does not exist, nothing selected.
@@ -159,7 +161,7 @@ class _Fit:
     where: str
     num_frames: int
     size: Size
-    length_policy: str
+    length_policy: LengthPolicy
 
     def __call__(
         self, values: Float[np.ndarray, "g y x"], what: str
@@ -169,23 +171,13 @@ class _Fit:
     def frames(self, values: Float[np.ndarray, "g y x"], what: str) -> Float[np.ndarray, "f y x"]:
         where = f"{self.where}, {what}"
         count, height, width = values.shape
-        if not same_aspect(Size(height, width), self.size):
-            raise ShapeError(
-                explain(
-                    where,
-                    expected=f"the aspect ratio of the clip ({self.size})",
-                    got=f"{Size(height, width)}",
-                    do="Crop or pad it to the clip's aspect ratio.",
-                )
-            )
+        require_same_aspect(where, Size(height, width), self.size)
         if count == 1:
             return np.broadcast_to(values, (self.num_frames, height, width))
-        if count == self.num_frames:
-            return values
-        indices = matched_frames(
-            count, self.num_frames, length_policy=self.length_policy, where=where
+        indices = match_length(
+            count, self.num_frames, self.length_policy, where=where, reference="the clip"
         )
-        return values[list(indices)]
+        return values[indices]
 
 
 def _base_weight(
