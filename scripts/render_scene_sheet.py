@@ -61,7 +61,8 @@ def write_png(path: Path, picture: np.ndarray) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    """Render the clips and write the sheet."""
+    parser = argparse.ArgumentParser(description="Draw a contact sheet of scenes.")
     parser.add_argument("path", type=Path)
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--num-clips", type=int, default=8)

@@ -1,9 +1,12 @@
 """Procedural scenes to learn from: a simulator's view, ground truth, and realistic looks.
 
-The files in data-flow order: `noise` and `tiles` (textures), `primitives`, `camera`, `scene`,
-`tabletop` and `driving` (what is there), `visibility` and `surfaces` (what is seen), `patterns` and
-`motion` (ground truth), `looks` (words), `materials` and `lighting` (what words mean), `occlusion`,
-`shadows`, `shading`, `weather`, and `render`, which calls them all.
+The files in data-flow order:
+
+* what there is: `primitives`, `camera`, `scene`; `robot` and `tabletop`; `cars`, `roadside`, `driving`
+* what is seen of it: `visibility`, `surfaces`, `patterns`, and `motion` to the next frame
+* what a look means: `looks` (words), `noise`, `tiles`, `materials`, `lighting`
+* colours: `vectors`, `occlusion`, `shadows`, `outdoors`, `shading`, `weather`
+* `render` calls them all
 """
 
 from .looks import FAMILIES, VOCABULARY, Look, describe_look, draw_look

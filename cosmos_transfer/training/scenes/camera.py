@@ -1,8 +1,8 @@
 """A pinhole camera that moves, and the rays through its pixels.
 
-World axes: x right, y away from the viewer, z up; metres. Camera axes are OpenCV's (x right, y down,
-z forward). Pixel centres lie at +0.5. A ray direction has a camera z of one, so that the distance
-along it *is* planar depth in metres.
+World axes: x right, y away from the viewer, z up; metres. Camera axes are OpenCV's (x right,
+y down, z forward). Pixel centres lie at +0.5. A ray direction has a camera z of one, so that the
+distance along it *is* planar depth in metres.
 """
 
 from __future__ import annotations
@@ -26,18 +26,17 @@ class Camera:
 
     @property
     def num_frames(self) -> int:
+        """How many poses there are."""
         return len(self.position)
 
     def focal_px(self, width: int) -> float:
         """Return the focal length in pixels for images of this width."""
         return 0.5 * width / float(np.tan(0.5 * self.fov_rad))
 
-    def to_camera(
-        self, points: Float[np.ndarray, "f p 3"], frames: slice = slice(None)
-    ) -> Float[np.ndarray, "f p 3"]:
+    def to_camera(self, points: Float[np.ndarray, "f p 3"]) -> Float[np.ndarray, "f p 3"]:
         """Express world points, given per frame, in the camera's axes."""
-        offset = points - self.position[frames, None]
-        return np.matmul(offset, self.camera_to_world[frames])
+        offset = points - self.position[:, None]
+        return np.matmul(offset, self.camera_to_world)
 
 
 def look_at(
@@ -67,10 +66,12 @@ class RayGrid:
 
     @property
     def height(self) -> int:
+        """Rows of the image."""
         return self.y.shape[1]
 
     @property
     def width(self) -> int:
+        """Columns of the image."""
         return self.x.shape[1]
 
 

@@ -12,15 +12,15 @@ FAMILIES = ("tabletop", "driving")
 # Attribute -> value -> the words that name it. Prompts use no other words for these values.
 VOCABULARY: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     "time_of_day": {
-        "day": ("day", "daytime", "daylight", "noon"),
+        "day": ("day", "daytime", "daylight", "noon", "sunlit"),
         "dusk": ("dusk", "sunset", "evening light", "golden hour"),
         "night": ("night", "nighttime", "midnight", "after dark"),
     },
     "weather": {
-        "clear": ("clear weather", "a clear sky", "dry weather"),
-        "fog": ("fog", "thick fog", "mist"),
-        "rain": ("rain", "rainy weather", "heavy rain"),
-        "snow": ("snow", "snowfall", "snowy weather"),
+        "clear": ("clear weather", "a clear sky", "dry weather", "dry"),
+        "fog": ("fog", "thick fog", "mist", "foggy", "misty"),
+        "rain": ("rain", "rainy weather", "heavy rain", "rainy", "wet"),
+        "snow": ("snow", "snowfall", "snowy weather", "snowy", "snow covered"),
     },
     "table": {
         "wood": ("wooden", "wood", "oak"),
@@ -39,6 +39,10 @@ VOCABULARY: Mapping[str, Mapping[str, tuple[str, ...]]] = {
         "driving": ("street", "city street", "road", "drive"),
     },
 }
+
+# Words that stand before a noun, and those that need no "at".
+ADJECTIVES = frozenset({"dry", "foggy", "misty", "rainy", "wet", "snowy", "snow covered", "sunlit"})
+BARE_TIMES = frozenset({"daytime", "nighttime", "after dark"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,48 +89,59 @@ def describe_look(look: Look, rng: np.random.Generator) -> str:
         attribute: _pick(rng, VOCABULARY[attribute][value])
         for attribute, value in look.attributes().items()
     }
-    subject = _pick(rng, VOCABULARY["family"][look.family])
-    clauses = [_time_clause(rng, words["time_of_day"])]
     if look.family == "driving":
-        clauses.append(f"{_pick(rng, ('in', 'with', ''))} {words['weather']}".strip())
-        head = _driving_head(rng, subject)
+        head, clauses = _describe_street(rng, words["weather"])
     else:
-        table = words["table"]
-        if table == "tablecloth":
-            surface = _pick(rng, ("table with a tablecloth", "tablecloth"))
-        else:
-            surface = f"{table} {_pick(rng, ('table', 'tabletop', 'desk'))}"
-        clauses.append(_pick(rng, (f"{words['wall']} wall", f"{words['wall']} wall behind")))
-        article = "an" if surface[0] in "aeiou" else "a"
-        head = _pick(
-            rng,
-            (
-                f"{subject} on {article} {surface}",
-                f"a {subject} on {article} {surface}",
-                f"{article} {surface} with a {subject}",
-                surface,
-            ),
-        )
-    rng.shuffle(clauses)
-    parts = [head, *clauses] if rng.random() < 0.75 else [*clauses, head]
-    separator = _pick(rng, (", ", ", ", " "))
-    return separator.join(parts)
+        head, clauses = _describe_table(rng, words["table"], words["wall"])
+    time = words["time_of_day"]
+    if time in ADJECTIVES:
+        head = _with_article(f"{time} scene of {head}")
+    else:
+        clauses.append(_time_clause(rng, time))
+    order = [clauses[int(index)] for index in rng.permutation(len(clauses))]
+    parts = [head, *order] if rng.random() < 0.75 else [*order, head]
+    return _pick(rng, (", ", ", ", " ")).join(parts)
+
+
+def _describe_street(rng: np.random.Generator, weather: str) -> tuple[str, list[str]]:
+    """Return what is shown, and clauses to go with it."""
+    subject = _pick(rng, VOCABULARY["family"]["driving"])
+    clauses = []
+    if weather in ADJECTIVES:
+        subject = f"{weather} {subject}"
+    elif weather == "a clear sky":
+        clauses.append("under a clear sky")
+    else:
+        clauses.append(_pick(rng, (f"in {weather}", f"with {weather}", weather)))
+    if subject.endswith("drive"):
+        through = _pick(rng, ("", " through the city"))
+        return f"{_with_article(subject)}{through}", clauses
+    opening = _pick(rng, ("", "", "driving on ", "view of "))
+    return f"{opening}{_with_article(subject)}", clauses
+
+
+def _describe_table(rng: np.random.Generator, table: str, wall: str) -> tuple[str, list[str]]:
+    """Return what is shown, and clauses to go with it."""
+    subject = _with_article(_pick(rng, VOCABULARY["family"]["tabletop"]))
+    if table == "tablecloth":
+        surface = _pick(rng, ("a table with a tablecloth", "a tablecloth"))
+    else:
+        surface = _with_article(f"{table} {_pick(rng, ('table', 'tabletop', 'desk'))}")
+    head = _pick(
+        rng, (f"{subject} on {surface}", f"{subject} on {surface}", f"{surface} and {subject}")
+    )
+    return head, [_pick(rng, (f"{wall} wall", f"{_with_article(wall)} wall behind"))]
 
 
 def _time_clause(rng: np.random.Generator, word: str) -> str:
-    if word in ("after dark", "evening light", "daylight", "golden hour"):
+    if word in BARE_TIMES:
         return word
-    if word in ("night", "midnight", "noon", "dusk", "sunset"):
-        return _pick(rng, (f"at {word}", word))
-    return word
+    preposition = "in" if word in ("day", "daylight", "evening light") else "at"
+    return word if word == "day" else _pick(rng, (f"{preposition} {word}", word))
 
 
-def _driving_head(rng: np.random.Generator, subject: str) -> str:
-    if subject == "drive":
-        return _pick(rng, ("a drive", "a drive through the city"))
-    return _pick(
-        rng, (f"a {subject}", f"driving on a {subject}", f"{subject}", f"view of a {subject}")
-    )
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiou' else 'a'} {noun}"
 
 
 def _pick(rng: np.random.Generator, options: Sequence[str]) -> str:

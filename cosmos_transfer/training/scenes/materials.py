@@ -1,7 +1,8 @@
 """What each role in a scene is made of under a given look.
 
-A material is a tile, its size, and either a ramp of absolute colours or a gain on the primitive's own
-albedo. Colours here are display values in [0, 1]; `linear` squares them, which stands in for sRGB.
+A material is a tile, its size, and either a ramp of absolute colours or a gain on the primitive's
+own albedo. Colours here are display values in [0, 1]; `linear` squares them, which stands in for
+sRGB.
 """
 
 from __future__ import annotations

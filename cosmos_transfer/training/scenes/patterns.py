@@ -1,7 +1,7 @@
 """Window panes and road markings: part of the geometry, but thinner than a pixel at a distance.
 
-Both are periodic stripes averaged exactly over a pixel's footprint, so they fade instead of flickering.
-They appear in the simulator's picture as well as in every look.
+Both are periodic stripes averaged exactly over a pixel's footprint, so they fade instead of
+flickering. They appear in the simulator's picture as well as in every look.
 """
 
 from __future__ import annotations

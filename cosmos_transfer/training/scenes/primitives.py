@@ -8,8 +8,9 @@ Local sizes are half extents in metres: `half_size = (x, y, z)`.
 * sphere: radius x
 * rectangle: the z = 0 plane within x and y
 
-A ray meets a solid at `distance`, in units of the ray's direction, on `face`. The faces of a box are
-numbered 0 to 5 as +x -x +y -y +z -z; a cylinder's side is 0, its caps are 4 and 5.
+A ray crosses a solid from `entry` to `leave`, in lengths of its direction, and enters by a `face`.
+The faces of a box are numbered 0 to 5 as +x -x +y -y +z -z; a cylinder's side is 0, its caps are 4
+and 5.
 """
 
 from __future__ import annotations
@@ -71,6 +72,7 @@ class Primitive:
 
     @property
     def moves(self) -> bool:
+        """Whether it has a pose per frame."""
         return len(self.position) > 1
 
 
@@ -184,8 +186,9 @@ def _tapered_slab(
     half, half_z = half_size
     slope = np.float32(half * taper / (2.0 * half_z))
     offset = np.float32(half - slope * half_z)
-    entry, leave = np.float32(-np.inf), np.float32(np.inf)
-    is_positive = np.False_
+    entry: np.ndarray = np.array(-np.inf, dtype=np.float32)
+    leave: np.ndarray = np.array(np.inf, dtype=np.float32)
+    is_positive: np.ndarray = np.array(False)
     for sign in (1.0, -1.0):
         speed = np.float32(sign) * direction[0] + slope * direction[1]
         height = offset - np.float32(sign) * origin[0] - slope * origin[1]

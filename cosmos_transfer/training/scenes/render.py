@@ -16,7 +16,7 @@ from .materials import choose_materials
 from .motion import image_motion
 from .occlusion import ambient_reaching
 from .patterns import find_patterns, label_pixels
-from .scene import CLASS_NAMES, Scene
+from .scene import CLASS_NAMES
 from .shading import Geometry, base_albedo, shade_look, shade_simulator
 from .surfaces import gather, resolve
 from .tabletop import build_tabletop

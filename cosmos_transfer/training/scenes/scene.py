@@ -66,6 +66,7 @@ class Scene:
 
     @property
     def class_ids(self) -> Int[np.ndarray, " p"]:
+        """The label of each primitive."""
         return np.array([CLASS_IDS[p.finish.class_name] for p in self.primitives], dtype=np.int32)
 
 

@@ -43,7 +43,7 @@ def gather(scene: Scene, rays: RayGrid, visibility: Visibility) -> Surfaces:
     order = np.argsort(key, kind="stable")
     place, key = place[order], key[order]
 
-    num_samples, num_frames, height, width = visibility.key.shape
+    _, num_frames, height, width = visibility.key.shape
     sample, rest = np.divmod(place, num_frames * height * width)
     frame, rest = np.divmod(rest, height * width)
     row, column = np.divmod(rest, width)
