@@ -227,7 +227,7 @@ class ImageFitConfig:
         _check_range("seed", self.seed, 0, 2**63 - 1)
 
 
-def growth_to_reach(finest_resolution: float, *, base_resolution: int, num_levels: int) -> float:
+def growth_to_reach(finest_resolution: int, *, base_resolution: int, num_levels: int) -> float:
     """The ``per_level_scale`` that takes ``num_levels`` from the base to the finest resolution."""
     if num_levels == 1 or finest_resolution <= base_resolution:
         return 1.0
@@ -435,6 +435,7 @@ class _Reader:
         self.asked = {"otype"} if where != "configuration" else set()
 
     def has(self, key: str) -> bool:
+        self.asked.add(key)
         return key in self.spec
 
     def otype(self, known: tuple[str, ...]) -> str:

@@ -86,7 +86,7 @@ def read_image(path: Path) -> Image:
 
 
 def write_image(
-    path: Path, rgb_srgb: Float[np.ndarray, "*shape"], *, overwrite: bool = False
+    path: Path, rgb_srgb: Float[np.ndarray, "*_shape"], *, overwrite: bool = False
 ) -> Path:
     """Write ``h w 3`` values in [0, 1] as an 8-bit PNG; values outside are clipped.
 

@@ -10,7 +10,7 @@ from ngpc.errors import ShapeError, explain
 
 
 def encode_frequency(
-    positions: Float[Tensor, "*shape"], *, num_frequencies: int, backend: str = AUTO
+    positions: Float[Tensor, "*_shape"], *, num_frequencies: int, backend: str = AUTO
 ) -> Float[Tensor, "p d"]:
     """Encode each coordinate as sines and cosines at octaves.
 

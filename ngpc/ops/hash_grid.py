@@ -12,8 +12,8 @@ from ngpc.shapes import GridLayout
 
 
 def encode_grid(
-    positions: Float[Tensor, "*shape"],
-    table: Float[Tensor, "*shape"],
+    positions: Float[Tensor, "*_shape"],
+    table: Float[Tensor, "*_shape"],
     *,
     layout: GridLayout,
     interpolation: Interpolation = Interpolation.LINEAR,

@@ -13,8 +13,8 @@ from ngpc.errors import ShapeError, explain
 
 
 def apply_mlp(
-    inputs: Float[Tensor, "*shape"],
-    weights: Sequence[Float[Tensor, "*shape"]],
+    inputs: Float[Tensor, "*_shape"],
+    weights: Sequence[Float[Tensor, "*_shape"]],
     *,
     activation: Activation = Activation.RELU,
     output_activation: Activation = Activation.NONE,

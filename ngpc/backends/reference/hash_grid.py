@@ -46,13 +46,10 @@ def encode_grid(
     """
     double = torch.float64 in (positions.dtype, table.dtype)
     compute_dtype = torch.float64 if double else torch.float32
-    # The product of two single-precision numbers is exact in double: rounding the sum afterwards
-    # is what a fused multiply-add does.
-    exact_positions = positions.to(torch.float64)
     level_tables = table.split([level.num_entries for level in layout.levels])
     features = []
     for level, level_table in zip(layout.levels, level_tables, strict=True):
-        located = (exact_positions * level.scale + 0.5).to(compute_dtype)
+        located = grid_coordinates(positions, level, compute_dtype)
         cell = located.detach().floor()
         fraction = located - cell
         vertices = cell.to(torch.int64)
@@ -69,6 +66,15 @@ def encode_grid(
         entries = entries.to(compute_dtype).unflatten(0, indices.shape)
         features.append((weights.unsqueeze(2) * entries).sum(dim=1))
     return torch.cat(features, dim=1).to(table.dtype)
+
+
+def grid_coordinates(
+    positions: Float[Tensor, "p x"], level: GridLevel, dtype: torch.dtype
+) -> Float[Tensor, "p x"]:
+    """Where positions lie in a level's grid: ``scale * x + 0.5``, rounded once."""
+    # The product of two single-precision numbers is exact in double: rounding the sum afterwards
+    # is what a fused multiply-add does.
+    return (positions.to(torch.float64) * level.scale + 0.5).to(dtype)
 
 
 def vertex_indices(vertices: Int64[Tensor, "p x"], level: GridLevel) -> Int64[Tensor, " p"]:
