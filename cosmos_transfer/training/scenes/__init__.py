@@ -2,8 +2,9 @@
 
 The files in data-flow order:
 
-* what there is: `primitives`, `camera`, `scene`; `robot` and `tabletop`; `cars`, `roadside`, `driving`
-* what is seen of it: `visibility`, `surfaces`, `patterns`, and `motion` to the next frame
+* what there is: `primitives`, `camera`, `scene`; `robot`, `tabletop`; `cars`, `roadside`,
+  `driving`
+* what is seen of it: `visibility`, `surfaces`, `patterns`, `motion`
 * what a look means: `looks` (words), `noise`, `tiles`, `materials`, `lighting`
 * colours: `vectors`, `occlusion`, `shadows`, `outdoors`, `shading`, `weather`
 * `render` calls them all

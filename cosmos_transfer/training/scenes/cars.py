@@ -21,7 +21,7 @@ GLASS = Finish("car", "car glass", (0.20, 0.24, 0.29))
 TYRE = Finish("car", "tyre", (0.10, 0.10, 0.11))
 TAIL_LIGHT = Finish("car", "tail light", (0.80, 0.10, 0.10))
 HEAD_LIGHT = Finish("car", "head light", (0.94, 0.93, 0.84))
-AXLE_ALONG_X = ((0.0, 0.0, 1.0), (0.0, 1.0, 0.0), (-1.0, 0.0, 0.0))
+AXLE_ALONG_X = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
 WHEEL_RADIUS_M = 0.31
 
 

@@ -128,8 +128,10 @@ def add_glow(
     always_on = 0.35 + 0.65 * lighting.electric
     for role, rgb in CAR_LIGHTS.items():
         if role in spans:
-            glow = np.array(rgb, dtype=np.float32)[:, None] * np.float32(always_on)
-            colour[:, spans[role]] = np.maximum(colour[:, spans[role]], glow)
+            span = spans[role]
+            for axis in range(3):
+                shine = np.float32(rgb[axis] * always_on)
+                colour[axis, span] = np.maximum(colour[axis, span], shine)
     if "street lamp" in spans and lighting.electric > 0.3:
         below = surfaces.normal[2, spans["street lamp"]] < -0.5
         bulb = np.array([[1.6], [1.2], [0.6]], dtype=np.float32) * below

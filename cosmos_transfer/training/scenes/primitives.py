@@ -20,7 +20,6 @@ from enum import Enum
 
 import numpy as np
 from jaxtyping import Float
-from numpy.typing import ArrayLike
 
 Rgb = tuple[float, float, float]  # display values in [0, 1]
 
@@ -103,11 +102,11 @@ def turn_about_z(angle_rad: Float[np.ndarray, " g"]) -> Float[np.ndarray, "g 3 3
 def place(
     shape: Shape,
     half_size: tuple[float, float, float],
-    position: ArrayLike,
+    position: np.ndarray | tuple[float, float, float],
     finish: Finish,
     *,
-    rotation: ArrayLike | None = None,
-    yaw_rad: ArrayLike = 0.0,
+    rotation: np.ndarray | None = None,
+    yaw_rad: np.ndarray | float = 0.0,
     taper: tuple[float, float] = (0.0, 0.0),
     casts_shadow: bool = True,
     windows: Windows | None = None,

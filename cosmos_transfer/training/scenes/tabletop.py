@@ -113,15 +113,14 @@ def _build_room(
         foot = (sign_x * (half_x - 0.08), sign_y * (half_y - 0.08), FLOOR_Z + half_leg)
         parts.append(place(Shape.BOX, (leg_width, leg_width, half_leg), foot, TABLE_LEG))
     wall_y = half_y + rng.uniform(0.15, 0.9)
-    facing_camera = [[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]]
+    facing_camera = np.array([[1.0, 0.0, 0.0], [0.0, 0.0, -1.0], [0.0, 1.0, 0.0]])
     parts.append(_plane((6.0, 4.0), (0.0, wall_y, FLOOR_Z + 4.0), WALL, facing_camera))
     if rng.random() < 0.4:
         side = float(rng.choice([-1.0, 1.0]))
-        facing_inside = [[0.0, 0.0, -side], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]
+        facing_inside = np.array([[0.0, 0.0, -side], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
         middle = (side * (half_x + rng.uniform(0.4, 1.0)), wall_y - 6.0, FLOOR_Z + 4.0)
         parts.append(_plane((6.0, 4.0), middle, WALL, facing_inside))
-    upright = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
-    parts.append(_plane((8.0, 8.0), (0.0, wall_y - 8.0, FLOOR_Z), FLOOR, upright))
+    parts.append(_plane((8.0, 8.0), (0.0, wall_y - 8.0, FLOOR_Z), FLOOR, np.eye(3)))
     return parts
 
 
@@ -129,7 +128,7 @@ def _plane(
     half_size: tuple[float, float],
     position: tuple[float, float, float],
     finish: Finish,
-    rotation: list[list[float]],
+    rotation: Float[np.ndarray, "3 3"],
 ) -> Primitive:
     return place(
         Shape.RECTANGLE,
