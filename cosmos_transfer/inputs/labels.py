@@ -18,7 +18,14 @@ from cosmos_transfer.errors import ConfigError, MediaError, explain
 from cosmos_transfer.inputs.class_colors import CARLA_CLASSES, CARLA_CLASSES_OLD, KNOWN_COLORS
 from cosmos_transfer.inputs.series import Series, list_series, require_exists
 
-_WRAPPERS = ("segmentation_mapping", "idToLabels", "idToSemantics", "labels", "classes", "categories")
+_WRAPPERS = (
+    "segmentation_mapping",
+    "idToLabels",
+    "idToSemantics",
+    "labels",
+    "classes",
+    "categories",
+)
 _NAME_KEYS = ("class", "name", "label", "category")
 _COLOR_KEYS = ("color", "colour", "rgb", "rgba")
 _INTEGERS = re.compile(r"-?\d+")
@@ -41,7 +48,7 @@ LabelTable = tuple[Label, ...]
 
 
 def carla_labels(version: str) -> LabelTable:
-    """CARLA's tags and colours; ``version`` is "carla" (0.9.14 and later) or e.g. "carla-0.9.13"."""
+    """CARLA's tags and colours; "carla" is 0.9.14 and later, otherwise e.g. "carla-0.9.13"."""
     parts = tuple(int(n) for n in _INTEGERS.findall(version.replace("-", " ")))
     if parts and parts < (0, 9, 14):
         return tuple(

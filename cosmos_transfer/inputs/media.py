@@ -168,7 +168,7 @@ def picture_frames(path: Path, mode: str) -> Iterator[tuple[Array, Fraction]]:
             upright = ImageOps.exif_transpose(picture)
             yield convert_picture(path, upright, mode), start
             # Viewers show a frame without a duration for a tenth of a second.
-            start += Fraction(duration).limit_denominator(1000) / 1000 if duration else Fraction(1, 10)
+            start += Fraction(duration).limit_denominator(1000) / 1000 or Fraction(1, 10)
 
 
 def picture_size(path: Path) -> tuple[int, int]:
@@ -265,7 +265,9 @@ def decode_video(path: Path, pixel_format: str | None) -> Iterator[VideoFrame]:
             stream.thread_type = "AUTO"
             aspect = stream.codec_context.sample_aspect_ratio
             if aspect and aspect != 1:
-                log.warning("%s: pixels are not square (%s); they are taken as square", path, aspect)
+                log.warning(
+                    "%s: pixels are not square (%s); they are taken as square", path, aspect
+                )
             for frame in container.decode(stream):
                 num_corrupt += bool(frame.is_corrupt)
                 turn = _upright(path, frame)
@@ -283,7 +285,9 @@ def decode_video(path: Path, pixel_format: str | None) -> Iterator[VideoFrame]:
     except av.error.FFmpegError as error:
         raise unreadable(path, error) from error
     if num_corrupt:
-        log.warning("%s: %d frames are damaged; they were decoded as well as they go", path, num_corrupt)
+        log.warning(
+            "%s: %d frames are damaged; they were decoded as well as they go", path, num_corrupt
+        )
 
 
 @contextmanager

@@ -42,7 +42,13 @@ from cosmos_transfer.inputs.media import (
 from cosmos_transfer.inputs.series import Series, is_pattern, list_series
 from cosmos_transfer.shapes import Size
 
-__all__ = ["SegmentationClip", "class_color", "colorize", "read_segmentation", "segmentation_from_array"]
+__all__ = [
+    "SegmentationClip",
+    "class_color",
+    "colorize",
+    "read_segmentation",
+    "segmentation_from_array",
+]
 
 log = logging.getLogger(__name__)
 
@@ -257,9 +263,7 @@ def _is_jpeg(path: Path) -> bool:
 
 def _series_pixels(files: Iterable[Path]) -> Iterator[Array]:
     for file in files:
-        pixels = (
-            read_array(file) if file.suffix.lower() in ARRAY_SUFFIXES else read_picture(file)
-        )
+        pixels = read_array(file) if file.suffix.lower() in ARRAY_SUFFIXES else read_picture(file)
         if pixels.ndim == 3 and pixels.shape[-1] == 2:
             pixels = pixels[..., 0]
         if pixels.ndim == 3 and pixels.shape[-1] == 1:
@@ -287,7 +291,7 @@ def _read_ids(
 
 
 def _numbers_by_name(by_frame: Sequence[Mapping[int, str]]) -> dict[str, int]:
-    """The first id each name had where ids never change their meaning; otherwise 1, 2, ... by name."""
+    """Each name's first id where ids never change their meaning; otherwise 1, 2, ... by name."""
     meaning: dict[int, set[str]] = {}
     for names in by_frame:
         for i, name in names.items():
@@ -541,9 +545,7 @@ class _ColorReader:
         present = set(np.unique(ids).tolist())
         if self.tables is None:
             names = {i: name for i, name in names.items() if i in present}
-        return SegmentationClip(
-            ids=ids, names=names, snapped_share=snapped, notes=tuple(notes)
-        )
+        return SegmentationClip(ids=ids, names=names, snapped_share=snapped, notes=tuple(notes))
 
 
 def _nearest(colors: Array, palette: Array) -> tuple[Array, Array]:

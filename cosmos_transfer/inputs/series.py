@@ -127,7 +127,7 @@ def _ordered(path: Path, files: list[Path]) -> Series:
 
 
 def _counting_slot(found: list[list[re.Match[str]]]) -> int:
-    """Which of the numbers in the names counts the frames: the only one that changes, or the last."""
+    """Which number in the names counts the frames: the only one that changes, or the last."""
     columns = list(zip(*([m.group() for m in matches] for matches in found), strict=True))
     changing = [i for i, column in enumerate(columns) if len(set(column)) > 1]
     return changing[0] if len(changing) == 1 else len(columns) - 1

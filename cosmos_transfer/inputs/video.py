@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import cv2
 import numpy as np
-from jaxtyping import Int, Num, UInt8
+from jaxtyping import Num, UInt8
 from PIL import Image
 
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError, explain
@@ -46,7 +46,6 @@ DEFAULT_RATE = Fraction(24)
 TIMES_FILE = "times.json"
 
 Resampling = Literal["area", "linear", "nearest", "lanczos"]
-LengthPolicy = Literal["refuse", "trim", "hold", "loop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -156,9 +155,10 @@ def read_clip(
     """
     path = Path(path)
     kind = media_kind(path)
+    times: Sequence[Fraction] | None = None
+    clock: Fraction | None = None
     if kind == "array":
         frames = _array_frames(path, read_array(path))[:max_frames]
-        times, clock = None, None
         is_still = False
     elif kind == "folder":
         files = list_series(path, (*IMAGE_SUFFIXES, *ARRAY_SUFFIXES), what="pictures").files
@@ -168,7 +168,7 @@ def read_clip(
     elif kind == "image":
         pairs = list(islice(picture_frames(path, "RGB"), max_frames))
         frames = _stack(path, (pixels for pixels, _ in pairs))
-        times, clock = [t for _, t in pairs], None
+        times = [time for _, time in pairs]
         is_still = len(pairs) == 1
     else:
         raw: list[Fraction | None] = []
@@ -434,35 +434,9 @@ def _lanczos(frame: Array, target: tuple[int, int]) -> Array:
     return np.asarray(Image.fromarray(frame).resize(target, Image.Resampling.LANCZOS))
 
 
-def common_length(counts: Sequence[int], policy: LengthPolicy) -> int:
+def common_length(counts: Sequence[int], length_policy: str) -> int:
     """How long the job is: as the main clip (first of ``counts``), or as the shortest."""
-    return min(counts) if policy == "trim" else counts[0]
-
-
-def match_length(
-    num_frames: int, wanted: int, policy: LengthPolicy, *, where: str, reference: str
-) -> Int[np.ndarray, " f"]:
-    """Which frames of a clip of ``num_frames`` stand for ``wanted`` frames.
-
-    ``trim`` cuts what is too long, ``hold`` repeats the last frame, ``loop`` starts again;
-    ``hold`` and ``loop`` cut what is too long as well.
-
-    Raises:
-        ShapeError: The lengths differ and the policy does not cover it.
-    """
-    if num_frames == wanted:
-        return np.arange(wanted)
-    if policy == "refuse" or (policy == "trim" and num_frames < wanted):
-        raise ShapeError(
-            explain(
-                where,
-                expected=f"{wanted} frames to match {reference}",
-                got=f"{num_frames}",
-                do="Give clips of one length, or set length_policy to trim, hold or loop.",
-            )
-        )
-    index = np.arange(wanted)
-    return index % num_frames if policy == "loop" else np.minimum(index, num_frames - 1)
+    return min(counts) if length_policy == "trim" else counts[0]
 
 
 # ---------------------------------------------------------------------------- identity
@@ -472,8 +446,8 @@ def file_sha256(path: str | Path) -> str:
     """SHA-256 of a file; of a folder (or glob), over the names and contents of its files."""
     path = Path(path)
     if path.is_file():
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        with path.open("rb") as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
     digest = hashlib.sha256()
     inside = path.rglob("*") if path.is_dir() else path.parent.glob(path.name)
     for file in sorted(p for p in inside if p.is_file()):

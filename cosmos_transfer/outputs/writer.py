@@ -51,7 +51,7 @@ _MAX_TIMESCALE = 2**31 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Encoder:
-    """How a codec is written: file name endings (the first is the default) and FFmpeg's settings."""
+    """How a codec is written: file endings (the first is the default), FFmpeg's settings."""
 
     suffixes: tuple[str, ...]
     encoder: str
@@ -138,7 +138,7 @@ def write_clip(
 
 
 def slug(text: str) -> str:
-    """A file name for any text: at most 80 bytes, safe on every system, different for different text.
+    """A file name for any text: at most 80 bytes, safe everywhere, different for different text.
 
     Letters and digits of any script are kept, everything else becomes a dash; a hash of the whole
     text follows.
@@ -209,7 +209,7 @@ def _with_ending(path: Path, ending: str) -> Path:
 
 @contextmanager
 def complete_file(path: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A temporary path that becomes ``path`` when the block ends well and vanishes when it does not."""
+    """A temporary path that becomes ``path`` when the block ends well, and vanishes otherwise."""
     _refuse_existing(path, overwrite=overwrite)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -287,7 +287,7 @@ def _encode(
     is_yuv = pixel_format.startswith("yuv")
     options = {"movflags": "+faststart"} if suffix != ".mkv" else {}
     with av.open(str(path), "w", format=_CONTAINERS[suffix], options=options) as container:
-        stream = container.add_stream(how.encoder, rate=rate, options=dict(how.options))
+        stream: Any = container.add_stream(how.encoder, rate=rate, options=dict(how.options))
         stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
         stream.time_base = stream.codec_context.time_base = Fraction(1, scale)
         stream.codec_context.thread_count = _THREADS
@@ -315,7 +315,7 @@ def _encode(
 def _clock(
     path: Path, times: Sequence[Fraction], rate: Fraction, suffix: str
 ) -> tuple[int, list[int]]:
-    """Ticks per second on which every time is whole, and each frame's tick and the last one's end."""
+    """Ticks per second that make every time whole; each frame's tick and the last one's end."""
     end = times[-1] + 1 / rate
     if suffix == ".mkv":
         # Matroska counts milliseconds. A constant rate can be read back exactly all the same.
@@ -343,7 +343,8 @@ def _clock(
                 do="Round the times to microseconds.",
             )
         )
-    return scale, [*(int(t * scale) for t in times), max(int(times[-1] * scale) + 1, round(end * scale))]
+    ticks = [int(t * scale) for t in times]
+    return scale, [*ticks, max(ticks[-1] + 1, round(end * scale))]
 
 
 def _write_folder(
