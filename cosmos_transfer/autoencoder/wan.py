@@ -24,7 +24,7 @@ class WanAutoencoder(nn.Module):
     latents_mean: Tensor
     latents_std: Tensor
 
-    def __init__(self, network: AutoencoderKLWan) -> None:  # noqa: D107  the class says it
+    def __init__(self, network: AutoencoderKLWan) -> None:
         super().__init__()
         config = network.config
         for name in ("latents_mean", "latents_std"):

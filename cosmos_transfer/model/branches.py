@@ -111,7 +111,8 @@ def new_branch(
         if branch.patch_embed.proj.weight.shape == transformer.patch_embed.proj.weight.shape:
             # Control latents live in the same space as the video's: read them the same way.
             branch.patch_embed.load_state_dict(transformer.patch_embed.state_dict())
-    return branch.to(dtype=transformer.dtype, device=transformer.device)
+    branch.to(transformer.device)
+    return branch if branch.dtype == transformer.dtype else branch.to(transformer.dtype)
 
 
 def share_parts(

@@ -36,7 +36,7 @@ class ControlledModel(nn.Module):
             frames in the making.
     """
 
-    def __init__(  # noqa: D107  the class says it
+    def __init__(
         self,
         transformer: CosmosTransformer3DModel,
         branches: Mapping[str, CosmosControlNetModel],

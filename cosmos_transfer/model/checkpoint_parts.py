@@ -1,0 +1,528 @@
+"""Loading the parts of a checkpoint, and writing our own layout.
+
+Only safetensors are read. Loading is strict: every key in a file must be a parameter and every
+parameter must be in the file, and what is left over is listed whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from cosmos_transfer.autoencoder.base import Autoencoder
+from cosmos_transfer.errors import CheckpointError, explain
+from cosmos_transfer.model.branches import SHARED_PARTS, share_parts
+from cosmos_transfer.model.checkpoint import (
+    INDEX,
+    PUBLISHED_BRANCHES,
+    CheckpointInfo,
+    CheckpointSource,
+    checkpoint_info,
+    find_checkpoint,
+    in_order,
+)
+from cosmos_transfer.model.controlled import ControlledModel
+from cosmos_transfer.model.diffusers_compat import (
+    AutoencoderKLWan,
+    CosmosControlNetModel,
+    CosmosTransformer3DModel,
+)
+from cosmos_transfer.shapes import Size, Strides
+
+# diffusers' own file name, so that its from_pretrained reads these parts too.
+NETWORK_FILE = "diffusion_pytorch_model.safetensors"
+PART_FILE = "model.safetensors"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checkpoint:
+    """Everything that turns controls and a prompt into a clip, loaded.
+
+    ``text_encoder`` keeps ``inputs.prompt.TextEncoder``; None only where it was not asked for.
+    """
+
+    info: CheckpointInfo
+    autoencoder: Autoencoder
+    model: ControlledModel
+    text_encoder: Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointSettings:
+    """What a checkpoint in our layout says beyond its parts' own configs."""
+
+    id: str
+    native_size: Size
+    native_frames: int
+    timestep_scale: float = 1000.0
+    clean_sigma: float | None = None
+    num_inference_steps: int = 12
+    guidance_scale: float = 2.0
+    shift: float = 1.0
+    sampler: str = "heun"
+
+
+@runtime_checkable
+class Part(Protocol):
+    """A module with a JSON-ready config, as our autoencoder and text encoder are."""
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """Settings that ``from_config`` builds the module from."""
+        ...
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Weights by name."""
+        ...
+
+
+def load_checkpoint(
+    name_or_path: str | Path,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype | None = None,
+    controls: Sequence[str] | None = None,
+    with_text_encoder: bool = True,
+    local_files_only: bool = False,
+) -> Checkpoint:
+    """Load a checkpoint's parts in evaluation mode, their weights frozen.
+
+    Args:
+        name_or_path: ``embedded``, a folder, or a hub id; see ``model.checkpoint``.
+        device: Where the parts go.
+        dtype: What the base and the branches compute in; float32 by default on a CPU, bfloat16
+            elsewhere.
+        controls: The branches to load; all by default.
+        with_text_encoder: False for prompts encoded before; Cosmos' encoder has 7 B parameters.
+        local_files_only: Ask no hub.
+
+    Raises:
+        CheckpointError: A part is missing, damaged, or of another architecture.
+    """
+    info = checkpoint_info(name_or_path, local_files_only=local_files_only)
+    source = find_checkpoint(name_or_path, local_files_only=local_files_only)
+    wanted = info.controls if controls is None else in_order(tuple(controls))
+    absent = [name for name in wanted if name not in info.controls]
+    if absent:
+        raise CheckpointError(
+            explain(
+                f"checkpoint {info.id}",
+                expected="controls among " + (", ".join(info.controls) or "none"),
+                got=", ".join(absent),
+                do="Leave them out, or use a checkpoint that has them.",
+            )
+        )
+    if dtype is None:
+        dtype = torch.float32 if torch.device(device).type == "cpu" else torch.bfloat16
+    load = _load_embedded if info.layout == "embedded" else _load_diffusers
+    transformer, branches, autoencoder, text_encoder = load(
+        info, source, wanted, dtype, with_text_encoder
+    )
+    model = ControlledModel(
+        transformer,
+        branches,
+        timestep_scale=info.timestep_scale,
+        clean_sigma=info.clean_sigma,
+    ).to(dtype)
+    for part in (model, autoencoder, text_encoder):
+        if isinstance(part, nn.Module):
+            part.eval().requires_grad_(False).to(device)
+    return Checkpoint(info=info, autoencoder=autoencoder, model=model, text_encoder=text_encoder)
+
+
+def save_embedded(
+    folder: str | Path,
+    transformer: CosmosTransformer3DModel,
+    branches: Mapping[str, CosmosControlNetModel],
+    autoencoder: Part,
+    text_encoder: Part,
+    settings: CheckpointSettings,
+    *,
+    overwrite: bool = False,
+) -> Path:
+    """Write a checkpoint in our layout, in fp16; what branches share with the base, once.
+
+    Written beside ``folder`` and renamed when complete. A ``README.md`` (the model card) in an
+    overwritten folder is kept.
+
+    Raises:
+        CheckpointError: The folder exists and ``overwrite`` is off, or weights are not finite
+            in fp16.
+    """
+    folder = Path(folder)
+    if folder.exists() and not overwrite:
+        raise CheckpointError(
+            explain(
+                "save_embedded",
+                expected="a folder that does not exist",
+                got=f"{folder}",
+                do="Choose another name, or pass overwrite=True.",
+            )
+        )
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    draft = Path(mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        draft.chmod(0o755)
+        shared = {name: _shared_with_base(transformer, branches[name]) for name in branches}
+        _write_network(draft / "transformer", transformer, skip=())
+        for name, branch in branches.items():
+            _write_network(draft / "controlnet" / name, branch, skip=shared[name])
+        for name, part in (("autoencoder", autoencoder), ("text_encoder", text_encoder)):
+            _write_json(draft / name / "config.json", part.config)
+            _write_weights(draft / name / PART_FILE, part.state_dict())
+        strides: Strides = autoencoder.strides  # type: ignore[attr-defined]  # an Autoencoder
+        index = {
+            "id": settings.id,
+            "parts": {
+                "transformer": type(transformer).__name__,
+                "controlnet": CosmosControlNetModel.__name__,
+                "autoencoder": type(autoencoder).__name__,
+                "text_encoder": type(text_encoder).__name__,
+            },
+            "native_size": [settings.native_size.height, settings.native_size.width],
+            "native_frames": settings.native_frames,
+            "strides": {"time": strides.time, "space": strides.space},
+            "patch": list(transformer.config.patch_size),
+            "latent_channels": int(transformer.config.out_channels),
+            "timestep_scale": settings.timestep_scale,
+            "clean_sigma": settings.clean_sigma,
+            "defaults": {
+                "num_inference_steps": settings.num_inference_steps,
+                "guidance_scale": settings.guidance_scale,
+                "shift": settings.shift,
+                "sampler": settings.sampler,
+            },
+            "controls": list(in_order(dict(branches))),
+            "shared_with_base": {name: list(parts) for name, parts in shared.items()},
+            "sha256": {
+                path.relative_to(draft).as_posix(): _sha256(path)
+                for path in sorted(draft.rglob("*"))
+                if path.is_file()
+            },
+        }
+        _write_json(draft / INDEX, index)
+        if (folder / "README.md").is_file():
+            shutil.copy2(folder / "README.md", draft / "README.md")
+        if folder.exists():
+            shutil.rmtree(folder)
+        os.replace(draft, folder)
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise
+    return folder
+
+
+def load_strictly(
+    module: nn.Module,
+    weights: Mapping[str, Tensor],
+    *,
+    where: str,
+    absent_parts: Collection[str] = (),
+) -> None:
+    """Put ``weights`` into ``module``, or say all that does not fit.
+
+    Args:
+        module: Receives the weights, in its own dtype.
+        weights: By name, as in ``module.state_dict()``.
+        where: Names the part in the message.
+        absent_parts: Submodules whose weights come from elsewhere and must not be in ``weights``.
+
+    Raises:
+        CheckpointError: Lists every key without a parameter, every parameter without a key, and
+            every shape that differs.
+    """
+    expected = {
+        key: value
+        for key, value in module.state_dict().items()
+        if not key.startswith(tuple(f"{part}." for part in absent_parts))
+    }
+    problems = _leftovers(
+        missing=sorted(expected.keys() - weights.keys()),
+        unexpected=sorted(weights.keys() - expected.keys()),
+        reshaped=[
+            f"{key} {tuple(weights[key].shape)} for {tuple(expected[key].shape)}"
+            for key in sorted(expected.keys() & weights.keys())
+            if weights[key].shape != expected[key].shape
+        ],
+    )
+    if problems:
+        raise _misfit(where, problems)
+    module.load_state_dict(weights, strict=False)
+
+
+def _leftovers(
+    *, missing: Sequence[str], unexpected: Sequence[str], reshaped: Sequence[str]
+) -> list[str]:
+    return [
+        f"{len(keys)} {what}: " + ", ".join(keys)
+        for what, keys in (
+            ("parameters without a key in the file", missing),
+            ("keys in the file without a parameter", unexpected),
+            ("shapes that differ", reshaped),
+        )
+        if keys
+    ]
+
+
+def _misfit(where: str, problems: Sequence[str]) -> CheckpointError:
+    return CheckpointError(
+        explain(
+            where,
+            expected="weights that fit its config",
+            got="; ".join(problems),
+            do="Use the config.json and the weights of one checkpoint.",
+        )
+    )
+
+
+# ---------------------------------------------------------------------------------- our layout
+
+Parts = tuple[CosmosTransformer3DModel, dict[str, CosmosControlNetModel], Autoencoder, Any]
+
+
+def _load_embedded(
+    info: CheckpointInfo,
+    source: CheckpointSource,
+    controls: Sequence[str],
+    dtype: torch.dtype,
+    with_text_encoder: bool,
+) -> Parts:
+    from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
+    from cosmos_transfer.inputs.prompt import VocabularyTextEncoder
+
+    index = source.read_json(INDEX)
+    folder = source.folder
+    assert index is not None
+    assert folder is not None
+    shared: Mapping[str, Sequence[str]] = index.get("shared_with_base", {})
+
+    transformer = CosmosTransformer3DModel.from_config(_config(folder, "transformer"))
+    load_strictly(
+        transformer,
+        _read_weights(folder, f"transformer/{NETWORK_FILE}", info),
+        where=f"checkpoint {info.id}, transformer",
+    )
+    branches = {}
+    for name in controls:
+        branch = CosmosControlNetModel.from_config(_config(folder, f"controlnet/{name}"))
+        absent = _checked_parts(info, name, shared.get(name, ()))
+        load_strictly(
+            branch,
+            _read_weights(folder, f"controlnet/{name}/{NETWORK_FILE}", info),
+            where=f"checkpoint {info.id}, control branch '{name}'",
+            absent_parts=[SHARED_PARTS[part] for part in absent],
+        )
+        for part in absent:
+            setattr(branch, SHARED_PARTS[part], getattr(transformer, part))
+        branches[name] = branch
+
+    autoencoder = CausalVideoAutoencoder.from_config(_config(folder, "autoencoder"))
+    load_strictly(
+        autoencoder,
+        _read_weights(folder, f"autoencoder/{PART_FILE}", info),
+        where=f"checkpoint {info.id}, autoencoder",
+    )
+    text_encoder = None
+    if with_text_encoder:
+        text_encoder = VocabularyTextEncoder.from_config(_config(folder, "text_encoder"))
+        load_strictly(
+            text_encoder,
+            _read_weights(folder, f"text_encoder/{PART_FILE}", info),
+            where=f"checkpoint {info.id}, text encoder",
+        )
+    return transformer, branches, autoencoder, text_encoder
+
+
+def _checked_parts(info: CheckpointInfo, name: str, parts: Sequence[str]) -> Sequence[str]:
+    unknown = [part for part in parts if part not in SHARED_PARTS]
+    if unknown:
+        raise CheckpointError(
+            explain(
+                f"checkpoint {info.id}, control branch '{name}'",
+                expected="parts shared with the base among " + ", ".join(SHARED_PARTS),
+                got=", ".join(unknown),
+                do=f"Correct shared_with_base in {INDEX}.",
+            )
+        )
+    return parts
+
+
+def _config(folder: Path, part: str) -> dict[str, Any]:
+    config = CheckpointSource(folder, None, True).read_json(f"{part}/config.json")
+    assert config is not None
+    return config
+
+
+def _read_weights(folder: Path, name: str, info: CheckpointInfo) -> dict[str, Tensor]:
+    path = folder / name
+    where = f"checkpoint {info.id}"
+    if not path.is_file():
+        raise CheckpointError(
+            explain(where, expected=f"a file {name}", got="none", do="Fetch the checkpoint again.")
+        )
+    digest, recorded = _sha256(path), info.sha256.get(name)
+    if digest != recorded:
+        raise CheckpointError(
+            explain(
+                where,
+                expected=f"{name} with sha256 {recorded}",
+                got=digest,
+                do=f"Fetch it again; weights and {INDEX} must be of one checkpoint.",
+            )
+        )
+    try:
+        # fp16 on disk, float32 from here on: every fp16 number is a float32 number.
+        return {
+            key: value.float() if value.is_floating_point() else value
+            for key, value in load_file(path).items()
+        }
+    except (SafetensorError, OSError) as error:
+        raise CheckpointError(
+            explain(where, expected=f"safetensors in {name}", got=f"{error}", do="Fetch it again.")
+        ) from error
+
+
+def _shared_with_base(
+    transformer: CosmosTransformer3DModel, branch: CosmosControlNetModel
+) -> tuple[str, ...]:
+    shared = []
+    for base_name, branch_name in SHARED_PARTS.items():
+        base_part, part = (
+            getattr(transformer, base_name, None),
+            getattr(branch, branch_name, None),
+        )
+        if base_part is None or part is None:
+            continue
+        base_weights, weights = base_part.state_dict(), part.state_dict()
+        if base_weights.keys() == weights.keys() and all(
+            torch.equal(base_weights[key], weights[key]) for key in weights
+        ):
+            shared.append(base_name)
+    return tuple(shared)
+
+
+def _write_network(
+    folder: Path,
+    network: CosmosTransformer3DModel | CosmosControlNetModel,
+    *,
+    skip: Sequence[str],
+) -> None:
+    folder.mkdir(parents=True)
+    network.save_config(folder)
+    absent = tuple(f"{SHARED_PARTS[part]}." for part in skip)
+    weights = {k: v for k, v in network.state_dict().items() if not k.startswith(absent)}
+    _write_weights(folder / NETWORK_FILE, weights)
+
+
+def _write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
+    halves = {}
+    for key, value in weights.items():
+        half = value.detach().cpu()
+        if half.is_floating_point():
+            half = half.to(torch.float16)
+            if not bool(torch.isfinite(half).all()):
+                raise CheckpointError(
+                    explain(
+                        f"save_embedded, {path.parent.name}",
+                        expected="weights that are finite in fp16",
+                        got=f"infinity or NaN in {key}",
+                        do="Do not ship this training run.",
+                    )
+                )
+        halves[key] = half.contiguous().clone()
+    save_file(halves, path, metadata={"format": "pt"})
+
+
+def _write_json(path: Path, content: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ---------------------------------------------------------------------------- diffusers' layout
+
+
+def _load_diffusers(
+    info: CheckpointInfo,
+    source: CheckpointSource,
+    controls: Sequence[str],
+    dtype: torch.dtype,
+    with_text_encoder: bool,
+) -> Parts:
+    from cosmos_transfer.autoencoder.wan import WanAutoencoder
+
+    base_revision, control_revisions = PUBLISHED_BRANCHES.get(str(source.hub_id), (None, {}))
+    folders = source.control_folders()
+    transformer = _from_pretrained(
+        CosmosTransformer3DModel, source, dtype, subfolder="transformer", revision=base_revision
+    )
+    branches = {}
+    for name in controls:
+        if name in control_revisions:
+            place: dict[str, Any] = {"revision": control_revisions[name]}
+        else:
+            place = {"subfolder": folders.get(name, f"controlnet_{name}")}
+        branches[name] = _from_pretrained(CosmosControlNetModel, source, dtype, **place)
+    # A branch carries 123 M parameters of the base again; keep one copy where they are the same.
+    share_parts(transformer, branches)
+    vae = _from_pretrained(AutoencoderKLWan, source, dtype, subfolder="vae", revision=base_revision)
+    text_encoder = None
+    if with_text_encoder:
+        from cosmos_transfer.model.prompt_embeddings import load_cosmos_text_encoder
+
+        text_encoder = load_cosmos_text_encoder(
+            source.location,
+            dtype=dtype,
+            revision=base_revision,
+            local_files_only=source.local_files_only or source.folder is not None,
+        )
+    return transformer, branches, WanAutoencoder(vae), text_encoder
+
+
+def _from_pretrained(
+    network_class: type[nn.Module], source: CheckpointSource, dtype: torch.dtype, **place: Any
+) -> Any:
+    part = place.get("subfolder") or place.get("revision")
+    where = f"checkpoint {source.location}, {part}"
+    try:
+        network, loading = network_class.from_pretrained(  # type: ignore[attr-defined]
+            source.location,
+            torch_dtype=dtype,
+            use_safetensors=True,
+            output_loading_info=True,
+            local_files_only=source.local_files_only or source.folder is not None,
+            **place,
+        )
+    except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+        raise CheckpointError(
+            explain(
+                where,
+                expected=f"a {network_class.__name__} in safetensors",
+                got=" ".join(str(error).split())[:400],
+                do="Fetch the part again, or log in to the hub and accept its licence.",
+            )
+        ) from error
+    problems = _leftovers(
+        missing=sorted(loading["missing_keys"]),
+        unexpected=sorted(loading["unexpected_keys"]),
+        reshaped=[str(key) for key in loading["mismatched_keys"]],
+    )
+    if problems:
+        raise _misfit(where, problems)
+    return network
