@@ -208,7 +208,7 @@ def _stack(where: str, frames: Iterator[_Layers]) -> Float32[np.ndarray, "f h w"
 def _zero_and_one(mask: Float32[np.ndarray, "f h w"], where: str) -> Float32[np.ndarray, "f h w"]:
     """Files that say 1 (of 255) for on: brought to 1."""
     top = np.float32(1 / 255)
-    if mask.max() == top and np.isin(np.unique(mask), (0, top)).all():
+    if mask.max() == top and len(np.unique(mask)) <= 2 and not mask.min():
         log.warning("%s: holds only 0 and 1 of 255; taken as off and on", where)
         return mask * np.float32(255)
     return mask

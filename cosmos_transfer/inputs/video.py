@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import cv2
 import numpy as np
-from jaxtyping import Num, UInt8
+from jaxtyping import Int, Num, UInt8
 from PIL import Image
 
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError, explain
@@ -46,6 +46,7 @@ DEFAULT_RATE = Fraction(24)
 TIMES_FILE = "times.json"
 
 Resampling = Literal["area", "linear", "nearest", "lanczos"]
+LengthPolicy = Literal["refuse", "trim", "hold", "loop"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -437,6 +438,32 @@ def _lanczos(frame: Array, target: tuple[int, int]) -> Array:
 def common_length(counts: Sequence[int], length_policy: str) -> int:
     """How long the job is: as the main clip (first of ``counts``), or as the shortest."""
     return min(counts) if length_policy == "trim" else counts[0]
+
+
+def match_length(
+    num_frames: int, wanted: int, policy: str, *, where: str, reference: str = "the clip"
+) -> Int[np.ndarray, " f"]:
+    """Which frames of a clip of ``num_frames`` stand for ``wanted`` frames.
+
+    ``trim`` cuts what is too long, ``hold`` repeats the last frame, ``loop`` starts again;
+    ``hold`` and ``loop`` cut what is too long as well.
+
+    Raises:
+        ShapeError: The lengths differ and the policy does not cover it.
+    """
+    if num_frames == wanted:
+        return np.arange(wanted)
+    if policy == "refuse" or (policy == "trim" and num_frames < wanted):
+        raise ShapeError(
+            explain(
+                where,
+                expected=f"{wanted} frames to match {reference}",
+                got=f"{num_frames}",
+                do="Give clips of one length, or set length_policy to trim, hold or loop.",
+            )
+        )
+    index = np.arange(wanted)
+    return index % num_frames if policy == "loop" else np.minimum(index, num_frames - 1)
 
 
 # ---------------------------------------------------------------------------- identity
