@@ -27,7 +27,10 @@ import numpy as np
 from einops import repeat
 from jaxtyping import Bool, UInt8
 
-from cosmos_transfer.controls.base import find_preset
+from cosmos_transfer.controls.base import ControlClip, find_preset
+from cosmos_transfer.controls.given import Target, frames_to_extract_from, given_picture
+from cosmos_transfer.inputs.request import ControlRequest
+from cosmos_transfer.inputs.video import VideoClip
 from cosmos_transfer.shapes import Size
 
 EDGE_PRESETS: dict[str, tuple[int, int]] = {
@@ -92,3 +95,16 @@ def resize_edges(
             )
             edge[:] = share >= 0.5 / scale
     return edge_picture(resized)
+
+
+def prepare_edge(request: ControlRequest, clip: VideoClip | None, target: Target) -> ControlClip:
+    """The edge picture that is given, or the clip's Canny edges."""
+    given = given_picture(request, target)
+    if given is None:
+        picture = extract_edge(frames_to_extract_from(request, clip), request.preset)
+        note = f"Canny, preset {request.preset}"
+        return ControlClip(name=request.name, picture=picture, source="extracted", notes=(note,))
+    picture = resize_edges(given, target.size)
+    size = Size(*given.shape[1:3])
+    notes = () if size == target.size else (f"edges redrawn from {size} to {target.size}",)
+    return ControlClip(name=request.name, picture=picture, source="given", notes=notes)

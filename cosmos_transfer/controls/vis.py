@@ -32,7 +32,10 @@ import cv2
 import numpy as np
 from jaxtyping import UInt8
 
-from cosmos_transfer.controls.base import find_preset
+from cosmos_transfer.controls.base import ControlClip, find_preset
+from cosmos_transfer.controls.given import Target, frames_to_extract_from, given_picture
+from cosmos_transfer.inputs.request import ControlRequest
+from cosmos_transfer.inputs.video import VideoClip, resize_frames
 
 REFERENCE_SHORT_SIDE = 720
 BILATERAL_DIAMETER = 30
@@ -122,3 +125,14 @@ def _resize(
     if frame.shape[:2] == (height, width):
         return frame
     return cv2.resize(frame, (width, height), interpolation=how)
+
+
+def prepare_vis(request: ControlRequest, clip: VideoClip | None, target: Target) -> ControlClip:
+    """The blurred clip that is given, taken as it is, or the input clip blurred."""
+    given = given_picture(request, target)
+    if given is None:
+        picture = extract_vis(frames_to_extract_from(request, clip), request.preset)
+        note = f"blur, preset {request.preset}"
+        return ControlClip(name=request.name, picture=picture, source="extracted", notes=(note,))
+    picture = resize_frames(given, target.size, how="area")
+    return ControlClip(name=request.name, picture=picture, source="given")

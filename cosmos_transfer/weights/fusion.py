@@ -21,11 +21,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cosmos_transfer.errors import ConfigError, ShapeError, explain
+from cosmos_transfer.inputs.request import WEIGHT_RULES
 from cosmos_transfer.shapes import Strides
 from cosmos_transfer.weights.resample import to_latent_grid, to_tokens
-
-WEIGHT_RULES = ("cap", "always", "none")
-"""The names of the rules; the first is the default."""
 
 
 def normalize_weights(

@@ -26,14 +26,10 @@ from jaxtyping import Float, Float32
 
 from cosmos_transfer.controls.base import require_same_aspect
 from cosmos_transfer.errors import ConfigError, ShapeError, explain
-from cosmos_transfer.inputs.masks import read_mask
-from cosmos_transfer.inputs.request import ControlRequest
+from cosmos_transfer.inputs.masks import check_not_empty, read_mask
+from cosmos_transfer.inputs.request import DEFAULT_CLASS, ControlRequest
 from cosmos_transfer.inputs.segmentation import SegmentationClip
-from cosmos_transfer.inputs.video import LengthPolicy, match_length
-from cosmos_transfer.shapes import Size, reflected_indices
-
-DEFAULT_CLASS = "default"
-"""The key of a class rule that gives the weight of every class the rule does not name."""
+from cosmos_transfer.shapes import Size, matched_frames, reflected_indices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +95,7 @@ def build_weight_maps(
     num_frames: int,
     size: Size,
     segmentation: SegmentationClip | None = None,
-    length_policy: LengthPolicy = "refuse",
+    length_policy: str = "refuse",
 ) -> WeightMaps:
     """Build the weight map of every control of a request.
 
@@ -109,7 +105,7 @@ def build_weight_maps(
         size: Working size of the clip.
         segmentation: Ids and class names of the clip; needed by class rules.
         length_policy: What to do with a moving map whose length is not ``num_frames``; see
-            :func:`cosmos_transfer.inputs.video.match_length`. A still acts on every frame.
+            :func:`cosmos_transfer.shapes.matched_frames`. A still acts on every frame.
 
     Raises:
         ConfigError: A weight outside [0, 1], a class that does not exist, nothing selected.
@@ -131,11 +127,8 @@ def build_weight_maps(
         fit = _Fit(f"control '{control.name}'", num_frames, size, length_policy)
         row[:] = _base_weight(control, fit, segmentation)
         if control.mask is not None:
-            mask = read_mask(control.mask)
-            _check_range(f"{fit.where}, mask", mask)
-            if control.invert:
-                mask = np.float32(1.0) - mask
-            _refuse_empty(f"{fit.where}, mask", mask.any(), control)
+            mask = read_mask(control.mask, invert=control.invert)
+            check_not_empty(mask, where=f"{fit.where}, mask", allow_empty=control.allow_empty)
             row *= fit(mask, "mask")
         elif control.invert:
             raise ConfigError(
@@ -161,7 +154,7 @@ class _Fit:
     where: str
     num_frames: int
     size: Size
-    length_policy: LengthPolicy
+    length_policy: str
 
     def __call__(
         self, values: Float[np.ndarray, "g y x"], what: str
@@ -174,10 +167,10 @@ class _Fit:
         require_same_aspect(where, Size(height, width), self.size)
         if count == 1:
             return np.broadcast_to(values, (self.num_frames, height, width))
-        indices = match_length(
-            count, self.num_frames, self.length_policy, where=where, reference="the clip"
+        indices = matched_frames(
+            count, self.num_frames, length_policy=self.length_policy, where=where
         )
-        return values[indices]
+        return values[list(indices)]
 
 
 def _base_weight(
@@ -188,8 +181,7 @@ def _base_weight(
         return _class_weight(control, weight, fit, segmentation)
     if isinstance(weight, str | Path) or (isinstance(weight, np.ndarray) and weight.ndim > 0):
         values = read_mask(weight)
-        _check_range(f"{fit.where}, weight", values)
-        _refuse_empty(f"{fit.where}, weight", values.any(), control)
+        check_not_empty(values, where=f"{fit.where}, weight", allow_empty=control.allow_empty)
         return fit(values, "weight")
     number = np.float32(weight)
     _check_range(f"{fit.where}, weight", number)
@@ -234,7 +226,7 @@ def _class_weight(
     )
     values = of_id[place.reshape(segmentation.ids.shape)]
     if any(value > 0 for value in weights.values()):
-        _refuse_empty(where, values.any(), control)
+        check_not_empty(values, where=where, allow_empty=control.allow_empty)
     return fit(values, "weight")
 
 
@@ -283,19 +275,6 @@ def _check_range(where: str, values: np.ndarray | np.float32) -> None:
             expected="finite values in [0, 1]",
             got=got,
             do="Scale them to 0 (off) .. 1 (full strength).",
-        )
-    )
-
-
-def _refuse_empty(where: str, selects_something: bool | np.bool_, control: ControlRequest) -> None:
-    if selects_something or control.allow_empty:
-        return
-    raise ConfigError(
-        explain(
-            where,
-            expected="at least one pixel above 0",
-            got="none (it selects nothing)",
-            do="Check it (white applies, invert turns it round), or set allow_empty: true.",
         )
     )
 

@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from cosmos_transfer.inputs.request import ControlRequest
+from cosmos_transfer.inputs.request import WEIGHT_RULES, ControlRequest
 from cosmos_transfer.shapes import Size, Strides
-from cosmos_transfer.weights.fusion import WEIGHT_RULES, normalize_weights, token_weights
+from cosmos_transfer.weights.fusion import normalize_weights, token_weights
 from cosmos_transfer.weights.maps import area_resize, build_weight_maps
 from cosmos_transfer.weights.resample import to_latent_grid, to_tokens
 
