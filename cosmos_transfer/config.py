@@ -29,7 +29,8 @@ class ControlSettings:
     invalid: Any = None  # depth: values that mean no reading
     near: float | None = None  # depth: metres
     far: float | None = None  # depth: metres
-    direction: str | None = None  # depth, unit relative: which end is near
+    direction: str | None = None  # depth, unit relative: near_bright or near_dark
+    intrinsics: Any = None  # depth, kind ray: [fx, fy, cx, cy] in pixels
     labels: str | None = None  # seg: file with the table of class names
 
     def given(self) -> dict[str, Any]:

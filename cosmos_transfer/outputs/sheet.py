@@ -13,6 +13,7 @@ from jaxtyping import Float, UInt8
 from PIL import Image, ImageDraw, ImageFont
 
 from cosmos_transfer.errors import ShapeError, explain
+from cosmos_transfer.outputs.writer import complete_file
 
 LABEL_WIDTH = 168
 GAP = 4
@@ -97,15 +98,23 @@ def contact_sheet(
     return np.asarray(page).copy()
 
 
-def write_sheet(path: Path, sheet: UInt8[np.ndarray, "h w 3"]) -> Path:
-    """Write a sheet as PNG, under a temporary name first."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        Image.fromarray(sheet).save(partial, format="PNG", optimize=True)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+def beside(sheets: Sequence[UInt8[np.ndarray, "_ _ 3"]]) -> UInt8[np.ndarray, "h w 3"]:
+    """Several sheets side by side on one page."""
+    height = max(len(sheet) for sheet in sheets)
+    width = sum(sheet.shape[1] for sheet in sheets) + 4 * GAP * (len(sheets) - 1)
+    page = np.empty((height, width, 3), dtype=np.uint8)
+    page[:] = PAPER
+    left = 0
+    for sheet in sheets:
+        page[: len(sheet), left : left + sheet.shape[1]] = sheet
+        left += sheet.shape[1] + 4 * GAP
+    return page
+
+
+def write_sheet(path: Path, sheet: UInt8[np.ndarray, "h w 3"], *, overwrite: bool = False) -> Path:
+    """Write a sheet as PNG, complete or not at all."""
+    with complete_file(path, overwrite=overwrite) as unfinished:
+        Image.fromarray(sheet).save(unfinished, format="PNG", optimize=True)
     return path
 
 
