@@ -123,8 +123,8 @@ class ControlledModel(nn.Module):
         noisy_latents: Float[Tensor, "b c t h w"],
         sigma: Float[Tensor, " b"],
         text_tokens: Float[Tensor, "b m d"],
-        control_latents: Mapping[str, Float[Tensor, "b c t h w"]],
-        weights: Mapping[str, Float[Tensor, "b n"]],
+        control_latents: Mapping[str, Float[Tensor, "b c _ _ _"]],
+        weights: Mapping[str, Float[Tensor, "b _"]],
         num_clean_frames: int = 0,
     ) -> Float[Tensor, "b c t h w"]:
         """Predict the velocity. Every control given is run, also with zero weights.
