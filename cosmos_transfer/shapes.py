@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cosmos_transfer.errors import ConfigError, ShapeError, explain
+from cosmos_transfer.errors import ShapeError, explain
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,39 +107,3 @@ def reflected_indices(length: int, padded_length: int) -> tuple[int, ...]:
     last = length - 1
     period = max(1, 2 * last)
     return tuple(last - abs(last - index % period) for index in range(padded_length))
-
-
-LENGTH_POLICIES = ("refuse", "trim", "hold", "loop")
-"""What to do with a control or mask whose length is not the clip's; the first is the default."""
-
-
-def matched_frames(
-    count: int, num_frames: int, *, length_policy: str = "refuse", where: str
-) -> tuple[int, ...]:
-    """Which of ``count`` frames stand at each of the clip's ``num_frames`` frames.
-
-    ``refuse`` takes equal lengths only; ``trim`` cuts a longer clip; ``hold`` cuts it or repeats
-    its last frame; ``loop`` cuts it or starts it again.
-    """
-    if length_policy not in LENGTH_POLICIES:
-        raise ConfigError(
-            explain(
-                "length_policy",
-                expected="one of " + ", ".join(LENGTH_POLICIES),
-                got=f"{length_policy!r}",
-                do="Choose one of these names.",
-            )
-        )
-    cut = length_policy != "refuse" and count > num_frames
-    if count >= 1 and (count == num_frames or cut or length_policy in ("hold", "loop")):
-        if length_policy == "loop":
-            return tuple(index % count for index in range(num_frames))
-        return tuple(min(index, count - 1) for index in range(num_frames))
-    raise ShapeError(
-        explain(
-            where,
-            expected=f"{num_frames} frames to match the clip",
-            got=f"{count}",
-            do="Cut or extend it, or set length_policy to trim, hold or loop.",
-        )
-    )

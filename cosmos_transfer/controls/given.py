@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from einops import repeat
-from jaxtyping import UInt8
+from jaxtyping import Int, UInt8
 
 from cosmos_transfer.controls.base import require_same_aspect
 from cosmos_transfer.errors import ConfigError, explain
@@ -14,9 +14,10 @@ from cosmos_transfer.inputs.request import ControlRequest
 from cosmos_transfer.inputs.video import (
     VideoClip,
     check_frames,
+    match_length,
     read_clip,
 )
-from cosmos_transfer.shapes import Size, matched_frames
+from cosmos_transfer.shapes import Size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,14 +28,10 @@ class Target:
     num_frames: int
     length_policy: str = "refuse"
 
-    def frame_indices(self, where: str, num_frames: int, size: Size) -> list[int]:
+    def frame_indices(self, where: str, num_frames: int, size: Size) -> Int[np.ndarray, " f"]:
         """Which frames of a given control stand at the clip's frames, if it fits at all."""
         require_same_aspect(where, size, self.size)
-        return list(
-            matched_frames(
-                num_frames, self.num_frames, length_policy=self.length_policy, where=where
-            )
-        )
+        return match_length(num_frames, self.num_frames, self.length_policy, where=where)
 
 
 def given_picture(request: ControlRequest, target: Target) -> UInt8[np.ndarray, "f y x 3"] | None:

@@ -29,7 +29,8 @@ from cosmos_transfer.errors import ConfigError, ShapeError, explain
 from cosmos_transfer.inputs.masks import check_not_empty, read_mask
 from cosmos_transfer.inputs.request import DEFAULT_CLASS, ControlRequest
 from cosmos_transfer.inputs.segmentation import SegmentationClip
-from cosmos_transfer.shapes import Size, matched_frames, reflected_indices
+from cosmos_transfer.inputs.video import match_length
+from cosmos_transfer.shapes import Size, reflected_indices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,7 +106,7 @@ def build_weight_maps(
         size: Working size of the clip.
         segmentation: Ids and class names of the clip; needed by class rules.
         length_policy: What to do with a moving map whose length is not ``num_frames``; see
-            :func:`cosmos_transfer.shapes.matched_frames`. A still acts on every frame.
+            :func:`cosmos_transfer.inputs.video.match_length`. A still acts on every frame.
 
     Raises:
         ConfigError: A weight outside [0, 1], a class that does not exist, nothing selected.
@@ -167,10 +168,7 @@ class _Fit:
         require_same_aspect(where, Size(height, width), self.size)
         if count == 1:
             return np.broadcast_to(values, (self.num_frames, height, width))
-        indices = matched_frames(
-            count, self.num_frames, length_policy=self.length_policy, where=where
-        )
-        return values[list(indices)]
+        return values[match_length(count, self.num_frames, self.length_policy, where=where)]
 
 
 def _base_weight(
