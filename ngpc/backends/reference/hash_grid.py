@@ -84,7 +84,6 @@ def vertex_indices(vertices: Int64[Tensor, "p x"], level: GridLevel) -> Int64[Te
     shorter, by the hash: the exclusive or of coordinates times primes. Either number wraps at the
     end of the table.
     """
-    vertices = vertices & UINT32
     index = torch.zeros_like(vertices[:, 0])
     stride = 1
     for axis in range(vertices.shape[1]):

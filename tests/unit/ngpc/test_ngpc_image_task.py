@@ -31,6 +31,7 @@ from ngpc.fields.image import (
     render_image,
     save_image_field,
 )
+from ngpc.tasks import image as image_task
 from ngpc.tasks.image import encoding_for_image, fit_image, image_psnr, psnr
 
 SMALL_GRID = GridConfig(
@@ -64,7 +65,7 @@ def small_field(**changes: object) -> ImageField:
 def test_a_synthetic_image_is_fitted_in_seconds() -> None:
     image = synthetic_image()
     config = ImageFitConfig(
-        network=MlpConfig(width=32, num_hidden_layers=2), num_steps=120, batch_size=1024
+        network=MlpConfig(width=32, num_hidden_layers=2), num_steps=80, batch_size=1024
     )
     fit = fit_image(image, config)
     assert fit.psnr_db > 32.0
@@ -98,6 +99,25 @@ def test_frequencies_are_fitted_too() -> None:
     )
     losses = fit_image(synthetic_image(16, 16), config).losses
     assert np.mean(losses[-5:]) < 0.5 * np.mean(losses[:5])
+
+
+def test_adam_gets_the_configured_numbers_and_regularises_matrices_alone() -> None:
+    adam = AdamConfig(learning_rate=0.3, beta1=0.8, beta2=0.95, epsilon=1e-9, l2_reg=0.01)
+    field = small_field()
+    optimizer = image_task._optimizer(field, ImageFitConfig(optimizer=adam))
+    matrices, tables = optimizer.param_groups
+    assert [id(p) for p in matrices["params"]] == [id(p) for p in field.network.parameters()]
+    assert [id(p) for p in tables["params"]] == [id(field.encoding.table)]
+    assert (matrices["weight_decay"], tables["weight_decay"]) == (0.01, 0.0)
+    for group in (matrices, tables):
+        assert (group["lr"], group["betas"], group["eps"]) == (0.3, (0.8, 0.95), 1e-9)
+
+
+def test_a_field_pads_as_its_encoding_says() -> None:
+    for encoding, padding in ((SMALL_GRID, 0.0), (FrequencyConfig(num_frequencies=3), 1.0)):
+        field = small_field(encoding=encoding)
+        assert field.encoding.num_outputs % 16 != 0
+        assert field.network.padding_value == padding
 
 
 def test_training_that_leaves_the_finite_numbers_stops() -> None:
