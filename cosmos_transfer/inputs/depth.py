@@ -239,7 +239,7 @@ def depth_from_array(
 
 
 def carla_metres(raw: UInt8[np.ndarray, "f h w c"], *, where: str) -> Array:
-    """Metres of CARLA's 24-bit depth: ``1000 (R + 256 G + 65536 B) / (2^24 - 1)``, R, G, B order."""
+    """Metres of CARLA's 24-bit depth: ``1000 (R + 256 G + 65536 B) / (2^24 - 1)``, R first."""
     if raw.ndim != 4 or raw.shape[-1] not in {3, 4} or raw.dtype != np.uint8:
         raise _not_depth(where, "8-bit R, G, B for the unit carla24", raw)
     red, green, blue = (raw[..., channel].astype(np.float64) for channel in range(3))

@@ -40,12 +40,14 @@ from cosmos_transfer.inputs.media import (
     stream_info,
 )
 from cosmos_transfer.inputs.series import Series, is_pattern, list_series
+from cosmos_transfer.inputs.video import probe_clip
 from cosmos_transfer.shapes import Size
 
 __all__ = [
     "SegmentationClip",
     "class_color",
     "colorize",
+    "probe_segmentation",
     "read_segmentation",
     "segmentation_from_array",
 ]
@@ -155,6 +157,30 @@ def read_segmentation(
     if kind == "array":
         return _from_array_file(path, read_array(path), tables)
     return _read_series(path, series, tables)
+
+
+def probe_segmentation(
+    path: str | Path, *, labels: str | Path | Mapping[Any, Any] | None = None
+) -> tuple[int, Size]:
+    """How many frames there are and how large, after reading the labels and the first frame.
+
+    Refuses what :func:`read_segmentation` would refuse, except for faults in later frames.
+    """
+    path = Path(path)
+    kind = media_kind(path)
+    if kind == "video":
+        info = probe_clip(path)
+        table = _one_table(labels)
+        if table is not None:
+            _check_coloured(path, table)
+        return info.num_frames, info.size
+    if kind != "folder":
+        clip = read_segmentation(path, labels=labels)
+        return clip.num_frames, clip.size
+    series = list_series(path, (*IMAGE_SUFFIXES, *ARRAY_SUFFIXES), what="segmentation frames")
+    tables = _tables(path, labels, series)
+    first = Series(files=series.files[:1], numbers=series.numbers[:1])
+    return len(series.files), _read_series(path, first, tables and tables[:1]).size
 
 
 # ---------------------------------------------------------------------------- tables
@@ -571,15 +597,7 @@ def _read_video(path: Path, table: LabelTable | None) -> SegmentationClip:
         if lossless:
             return _ColorReader(path, None, lossless=True).read(_video_frames(path))
         table = _found_palette(path)
-    if any(label.color is None for label in table):
-        raise ConfigError(
-            explain(
-                str(path),
-                expected="a label table of colours, because the frames are a coloured video",
-                got="a table of ids",
-                do="Give class colours, or the id pictures instead of the video.",
-            )
-        )
+    _check_coloured(path, table)
     if not lossless:
         notes += _near_colors(table)
     # A palette video has no transparency: background and unlabelled black are one colour.
@@ -592,6 +610,18 @@ def _read_video(path: Path, table: LabelTable | None) -> SegmentationClip:
         snapped_share=clip.snapped_share,
         notes=(*clip.notes, *notes),
     )
+
+
+def _check_coloured(path: Path, table: LabelTable) -> None:
+    if any(label.color is None for label in table):
+        raise ConfigError(
+            explain(
+                str(path),
+                expected="a label table of colours, because the frames are a coloured video",
+                got="a table of ids",
+                do="Give class colours, or the id pictures instead of the video.",
+            )
+        )
 
 
 def _video_frames(path: Path) -> Iterator[Array]:

@@ -1,0 +1,442 @@
+"""Checking a request against its files before any model is loaded.
+
+Everything that can be refused is refused here: files are opened and decoded, frames counted,
+sizes, lengths and times compared, masks looked at. What comes back are the facts that planning
+needs. Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from cosmos_transfer.errors import (
+    ConfigError,
+    EstimatorUnavailableError,
+    ShapeError,
+    explain,
+)
+from cosmos_transfer.inputs.depth import depth_from_array, read_depth
+from cosmos_transfer.inputs.masks import (
+    check_not_empty,
+    mask_coverage,
+    mask_from_array,
+    read_mask,
+)
+from cosmos_transfer.inputs.media import media_kind
+from cosmos_transfer.inputs.request import (
+    CONTROL_NAMES,
+    DEFAULT_CLASS,
+    ControlRequest,
+    GenerationRequest,
+)
+from cosmos_transfer.inputs.segmentation import probe_segmentation, read_segmentation
+from cosmos_transfer.inputs.video import (
+    DEFAULT_RATE,
+    ClipInfo,
+    check_frames,
+    common_length,
+    match_length,
+    probe_clip,
+    uniform_times,
+)
+from cosmos_transfer.shapes import Size, same_aspect, working_size
+
+log = logging.getLogger(__name__)
+
+ESTIMATOR_GROUP = "cosmos_transfer.estimators"
+_EXTRACTED = frozenset({"edge", "vis"})
+
+
+class CheckpointFacts(Protocol):
+    """What checking needs to know of a checkpoint."""
+
+    @property
+    def native_size(self) -> Size:
+        """The size it was trained at."""
+        ...
+
+    @property
+    def controls(self) -> tuple[str, ...]:
+        """The controls it has a branch for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedInput:
+    """One file or array of a request, as it was found."""
+
+    where: str
+    path: Path | None
+    num_frames: int
+    size: Size
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedRequest:
+    """A request whose inputs exist and fit together.
+
+    ``length_policy`` is what reading the inputs must apply: the request's own, or ``trim`` where
+    ``max_frames`` cut inputs that agree. ``effective_weights`` has the controls whose weight is a
+    number, after the rule, at a place where all of them act.
+    """
+
+    request: GenerationRequest
+    num_frames: int
+    size: Size
+    working_size: Size
+    rate: Fraction
+    times: tuple[Fraction, ...]
+    is_still: bool
+    length_policy: str
+    inputs: tuple[CheckedInput, ...]
+    effective_weights: Mapping[str, float]
+    warnings: tuple[str, ...]
+
+
+def check_request(
+    request: GenerationRequest,
+    checkpoint_info: CheckpointFacts | None = None,
+    *,
+    estimators: Collection[str] | None = None,
+) -> CheckedRequest:
+    """Open everything a request names and refuse what cannot be honoured.
+
+    Args:
+        request: The request; its own ranges were checked when it was built.
+        checkpoint_info: The checkpoint's facts; without them its controls and native size are
+            not checked.
+        estimators: Controls that can be estimated from RGB besides edge and vis; those of
+            installed packages unless given.
+
+    Raises:
+        TransferError: One of its kinds, with one line that says where, what was expected, what
+            came, and what to do.
+    """
+    _check_controls(request, checkpoint_info, estimators)
+    found: list[CheckedInput] = []
+    warnings: list[str] = []
+    clip: ClipInfo | None = None
+    if request.video is not None:
+        clip = _probe_video(request)
+        path = request.video if isinstance(request.video, Path) else None
+        found.append(
+            CheckedInput(where="video", path=path, num_frames=clip.num_frames, size=clip.size)
+        )
+    for control in request.controls:
+        if control.is_given:
+            found.append(_check_control(control, warnings))
+    main = found[0]
+    if clip is None:
+        clip = _clip_of_control(request, main)
+    for control in request.controls:
+        found += _check_maps(control)
+    _check_class_rules(request)
+
+    limit = request.max_frames or max(each.num_frames for each in found)
+    moving = [each for each in found if each is main or not _is_still_map(each)]
+    counts = [min(each.num_frames, limit) for each in moving]
+    num_frames = common_length(counts, request.length_policy)
+    for each, count in zip(moving, counts, strict=True):
+        match_length(
+            count,
+            num_frames,
+            request.length_policy,
+            where=_shown(each),
+            reference=_shown(main),
+        )
+    for each in found:
+        if not same_aspect(each.size, main.size):
+            raise ShapeError(
+                explain(
+                    _shown(each),
+                    expected=f"the aspect ratio of {_shown(main)} ({main.size})",
+                    got=f"{each.size}",
+                    do="Crop or pad it to the same field of view; only scaling is done for you.",
+                )
+            )
+    effective, heavy = _effective_weights(request)
+    warnings += heavy
+    for warning in warnings:
+        log.warning("%s", warning)
+    cut = request.max_frames is not None and request.length_policy == "refuse"
+    return CheckedRequest(
+        request=request,
+        num_frames=num_frames,
+        size=main.size,
+        working_size=_working_size(request, main.size, checkpoint_info),
+        rate=clip.rate,
+        times=clip.times[:num_frames],
+        is_still=clip.kind == "still",
+        length_policy="trim" if cut else request.length_policy,
+        inputs=tuple(found),
+        effective_weights=effective,
+        warnings=tuple(warnings),
+    )
+
+
+# ---------------------------------------------------------------------------- clips
+
+
+def _probe_video(request: GenerationRequest) -> ClipInfo:
+    video = request.video
+    if isinstance(video, np.ndarray):
+        is_still = video.ndim == 3
+        video = video[None] if is_still else video
+        check_frames(video, where="video")
+        rate = request.rate or DEFAULT_RATE
+        return ClipInfo(
+            num_frames=len(video),
+            size=Size(*video.shape[1:3]),
+            rate=rate,
+            times=uniform_times(len(video), rate),
+            kind="still" if is_still else "array",
+        )
+    assert video is not None
+    return probe_clip(video, rate=request.rate)
+
+
+def _clip_of_control(request: GenerationRequest, main: CheckedInput) -> ClipInfo:
+    """Times of a request without a video: its first control's, where that has a clock."""
+    if main.path is not None and media_kind(main.path) == "video":
+        return probe_clip(main.path, rate=request.rate)
+    rate = request.rate or DEFAULT_RATE
+    return ClipInfo(
+        num_frames=main.num_frames,
+        size=main.size,
+        rate=rate,
+        times=uniform_times(main.num_frames, rate),
+        kind="still" if main.path is not None and media_kind(main.path) == "image" else "folder",
+    )
+
+
+def _check_controls(
+    request: GenerationRequest,
+    checkpoint_info: CheckpointFacts | None,
+    estimators: Collection[str] | None,
+) -> None:
+    known = CONTROL_NAMES if checkpoint_info is None else checkpoint_info.controls
+    for control in request.controls:
+        where = f"control '{control.name}'"
+        if control.name not in known:
+            raise ConfigError(
+                explain(
+                    where,
+                    expected=f"a control of this checkpoint ({', '.join(known)})",
+                    got=control.name,
+                    do="Leave it out, or choose another checkpoint.",
+                )
+            )
+        if control.invert and control.mask is None:
+            raise ConfigError(
+                explain(
+                    where,
+                    expected="a mask to turn round",
+                    got="invert without a mask",
+                    do="Name the picture under mask, or drop invert.",
+                )
+            )
+        if control.is_given:
+            continue
+        if request.video is None:
+            raise ConfigError(
+                explain(
+                    where,
+                    expected="a path, or a video to extract it from",
+                    got="neither",
+                    do=f"Set controls.{control.name}.path, or give a video.",
+                )
+            )
+        if control.name in _EXTRACTED:
+            continue
+        if estimators is None:
+            estimators = {point.name for point in entry_points(group=ESTIMATOR_GROUP)}
+        if control.name not in estimators:
+            raise EstimatorUnavailableError(
+                explain(
+                    where,
+                    expected="a path, or an installed estimator to find it in the video",
+                    got="neither",
+                    do=f"Set controls.{control.name}.path.",
+                )
+            )
+
+
+def _check_control(control: ControlRequest, warnings: list[str]) -> CheckedInput:
+    where = f"control '{control.name}'"
+    if control.name == "depth":
+        return _check_depth(control, where, warnings)
+    if control.clip is not None:
+        shape = control.clip.shape if control.clip.ndim > 2 else (1, *control.clip.shape)
+        return CheckedInput(
+            where=where, path=None, num_frames=shape[0], size=Size(shape[1], shape[2])
+        )
+    assert control.path is not None
+    if control.name == "seg":
+        num_frames, size = probe_segmentation(control.path, labels=control.labels)
+    else:
+        info = probe_clip(control.path)
+        num_frames, size = info.num_frames, info.size
+    return CheckedInput(where=where, path=control.path, num_frames=num_frames, size=size)
+
+
+def _check_depth(control: ControlRequest, where: str, warnings: list[str]) -> CheckedInput:
+    if (
+        control.path is not None
+        and control.unit in (None, "relative")
+        and media_kind(control.path) == "video"
+    ):
+        info = probe_clip(control.path)
+        return CheckedInput(
+            where=where, path=control.path, num_frames=info.num_frames, size=info.size
+        )
+    if control.clip is not None and control.clip.ndim == 4:
+        # A picture that was drawn already.
+        check_frames(control.clip, where=where)
+        shape = control.clip.shape
+        return CheckedInput(
+            where=where, path=None, num_frames=shape[0], size=Size(shape[1], shape[2])
+        )
+    settings = {
+        "unit": control.unit,
+        "kind": control.kind,
+        "invalid": control.invalid,
+        "near": control.near,
+        "far": control.far,
+        "direction": control.direction,
+        "intrinsics": control.intrinsics,
+    }
+    if control.clip is not None:
+        depth = depth_from_array(control.clip, where=where, **settings)  # type: ignore[arg-type]
+    else:
+        assert control.path is not None
+        depth = read_depth(control.path, **settings)  # type: ignore[arg-type]
+    warnings += [f"{where}: {note}" for note in depth.notes]
+    return CheckedInput(
+        where=where, path=control.path, num_frames=depth.num_frames, size=depth.size
+    )
+
+
+# ---------------------------------------------------------------------------- weights
+
+
+def _check_maps(control: ControlRequest) -> list[CheckedInput]:
+    """Masks and weight maps: readable, in range, and selecting something."""
+    found: list[CheckedInput] = []
+    for key, source in (("mask", control.mask), ("weight", control.weight)):
+        if not isinstance(source, Path | np.ndarray):
+            continue
+        where = f"control '{control.name}', {key}"
+        invert = control.invert and key == "mask"
+        if isinstance(source, np.ndarray):
+            values = mask_from_array(source, where=where)
+            values = np.float32(1) - values if invert else values
+        else:
+            values = read_mask(source, invert=invert)
+        check_not_empty(values, where=where, allow_empty=control.allow_empty)
+        found.append(
+            CheckedInput(
+                where=where,
+                path=source if isinstance(source, Path) else None,
+                num_frames=len(values),
+                size=Size(*values.shape[1:]),
+                note=f"covers {mask_coverage(values):.1%} of the clip" if key == "mask" else "",
+            )
+        )
+    return found
+
+
+def _is_still_map(found: CheckedInput) -> bool:
+    """Whether it is one mask or weight map for all frames."""
+    return found.num_frames == 1 and found.where.endswith((", mask", ", weight"))
+
+
+def _check_class_rules(request: GenerationRequest) -> None:
+    rules = [control for control in request.controls if isinstance(control.weight, Mapping)]
+    if not rules:
+        return
+    seg = next((c for c in request.controls if c.name == "seg" and c.is_given), None)
+    if seg is None:
+        raise ConfigError(
+            explain(
+                f"control '{rules[0].name}', weight",
+                expected="a segmentation for its class names",
+                got="a class rule and no segmentation",
+                do="Add a seg control with ids and names, or give a number or a mask.",
+            )
+        )
+    if seg.path is None:
+        return  # Names of arrays come with their labels, which the weight maps read.
+    names = sorted(set(read_segmentation(seg.path, labels=seg.labels).names.values()))
+    folded = {name.strip().casefold(): name for name in names}
+    for control in rules:
+        assert isinstance(control.weight, Mapping)
+        for name in control.weight:
+            key = name.strip().casefold()
+            if key in folded or key == DEFAULT_CLASS:
+                continue
+            near = difflib.get_close_matches(key, folded, n=1, cutoff=0.0)
+            raise ConfigError(
+                explain(
+                    f"control '{control.name}', weight",
+                    expected=f"a class of {seg.path}",
+                    got=f"'{name}'",
+                    do=f"Did you mean '{folded[near[0]]}'? It has {_listed(names)}.",
+                )
+            )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+
+
+def _effective_weights(request: GenerationRequest) -> tuple[dict[str, float], list[str]]:
+    """Weights that are numbers after the rule, and a warning where they ask for more than 1."""
+    asked = {
+        control.name: control.weight
+        for control in request.controls
+        if isinstance(control.weight, float)
+    }
+    total = sum(asked.values())
+    divide = (request.weight_rule == "cap" and total > 1) or (
+        request.weight_rule == "always" and total > 0
+    )
+    effective = {name: weight / total if divide else weight for name, weight in asked.items()}
+    if total <= 1:
+        return effective, []
+    shares = ", ".join(f"{name} {weight:.3g}" for name, weight in effective.items())
+    if divide:
+        told = f"where all of them act they are divided by that sum ({shares})"
+    else:
+        told = "weight_rule none leaves them so; the output may follow the input too closely"
+    return effective, [f"controls: the weights add up to {total:.3g}, more than 1; {told}"]
+
+
+# ---------------------------------------------------------------------------- sizes
+
+
+def _working_size(
+    request: GenerationRequest, size: Size, checkpoint_info: CheckpointFacts | None
+) -> Size:
+    if request.resolution == "input" or (
+        request.resolution == "native" and checkpoint_info is None
+    ):
+        return size
+    if isinstance(request.resolution, int):
+        return working_size(size, short_side=request.resolution)
+    assert checkpoint_info is not None
+    native = checkpoint_info.native_size
+    return working_size(size, short_side=min(native.height, native.width))
+
+
+def _shown(found: CheckedInput) -> str:
+    return found.where if found.path is None else f"{found.where} ({found.path})"
