@@ -1,10 +1,13 @@
 """Control branches: control latents in, one residual per controlled block of the base out.
 
-A branch is diffusers' ``CosmosControlNetModel``. It reads one control's latents and the same
-noisy latents, text and timestep as the base; its residual ``i`` is added at the end of the base's
-block ``i * controlnet_block_every_n``. Weighting and summing branches is
+A Cosmos branch is diffusers' ``CosmosControlNetModel``. It reads one control's latents and the
+same noisy latents, text and timestep as the base; its residual ``i`` is added at the end of the
+base's block ``i * controlnet_block_every_n``. Weighting and summing branches is
 :func:`cosmos_transfer.weights.fusion.fuse_residuals`, never the branch's own
 ``conditioning_scale``.
+
+Networks are typed as plain modules here: another base with the same calls may stand in, and
+importing diffusers takes seconds, which only :func:`new_branch` has to spend.
 """
 
 from __future__ import annotations
@@ -16,7 +19,6 @@ import torch
 from torch import nn
 
 from cosmos_transfer.errors import CheckpointError, explain
-from cosmos_transfer.model.diffusers_compat import CosmosControlNetModel, CosmosTransformer3DModel
 
 # Weights of the base that every branch carries a copy of: attribute of the base -> of the branch.
 SHARED_PARTS = {
@@ -28,20 +30,21 @@ SHARED_PARTS = {
 }
 
 
-def controlled_blocks(transformer: CosmosTransformer3DModel) -> tuple[int, ...]:
-    """Indices of the base's blocks that receive a residual; empty for a base without control."""
-    every_n = transformer.config.controlnet_block_every_n
-    if every_n is None:
+def controlled_blocks(transformer: nn.Module) -> tuple[int, ...]:
+    """Indices of a Cosmos base's blocks that receive a residual; empty for one without control."""
+    config: Any = transformer.config
+    blocks: Any = transformer.transformer_blocks
+    if config.controlnet_block_every_n is None:
         return ()
-    return tuple(range(0, len(transformer.transformer_blocks), every_n))
+    return tuple(range(0, len(blocks), config.controlnet_block_every_n))
 
 
 def new_branch(
-    transformer: CosmosTransformer3DModel,
+    transformer: nn.Module,
     *,
     control_channels: int | None = None,
     input_gain: float = 0.0,
-) -> CosmosControlNetModel:
+) -> nn.Module:
     """A branch for ``transformer`` that starts as a copy of its blocks and says nothing yet.
 
     Its blocks are copies of the base's first ones and its outputs are zero, so that adding an
@@ -58,7 +61,10 @@ def new_branch(
     Source:
         Cosmos-Transfer1, arXiv:2503.14492, section 3: copied blocks, zero-initialised outputs.
     """
-    config = transformer.config
+    from cosmos_transfer.model.diffusers_compat import CosmosControlNetModel
+
+    base: Any = transformer
+    config = base.config
     if control_channels is None:
         control_channels = int(config.out_channels)
     num_blocks = len(controlled_blocks(transformer))
@@ -94,9 +100,9 @@ def new_branch(
     for base_name, branch_name in SHARED_PARTS.items():
         part = getattr(branch, branch_name, None)
         if isinstance(part, nn.Module):
-            part.load_state_dict(getattr(transformer, base_name).state_dict())
+            part.load_state_dict(getattr(base, base_name).state_dict())
     for block, base_block in zip(
-        branch.control_blocks, transformer.transformer_blocks[:num_blocks], strict=True
+        branch.control_blocks, base.transformer_blocks[:num_blocks], strict=True
     ):
         # The base's blocks have no before_proj and after_proj; every other key must match.
         keys = block.load_state_dict(base_block.state_dict(), strict=False)
@@ -108,16 +114,14 @@ def new_branch(
     with torch.no_grad():
         before.weight.copy_(input_gain * torch.eye(before.weight.shape[0]))
         before.bias.zero_()
-        if branch.patch_embed.proj.weight.shape == transformer.patch_embed.proj.weight.shape:
+        if branch.patch_embed.proj.weight.shape == base.patch_embed.proj.weight.shape:
             # Control latents live in the same space as the video's: read them the same way.
-            branch.patch_embed.load_state_dict(transformer.patch_embed.state_dict())
-    branch.to(transformer.device)
-    return branch if branch.dtype == transformer.dtype else branch.to(transformer.dtype)
+            branch.patch_embed.load_state_dict(base.patch_embed.state_dict())
+    branch.to(base.device)
+    return branch if branch.dtype == base.dtype else branch.to(base.dtype)
 
 
-def share_parts(
-    transformer: CosmosTransformer3DModel, branches: Mapping[str, CosmosControlNetModel]
-) -> tuple[str, ...]:
+def share_parts(transformer: nn.Module, branches: Mapping[str, nn.Module]) -> tuple[str, ...]:
     """Let branches use the base's modules where their copies are identical, to save memory.
 
     Returns:
@@ -142,24 +146,27 @@ def _same_weights(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
 
 
-def check_branch(
-    name: str, transformer: CosmosTransformer3DModel, branch: CosmosControlNetModel
-) -> None:
-    """Refuse a branch whose residuals would not fit the base.
+def check_branch(name: str, transformer: nn.Module, branch: nn.Module) -> None:
+    """Refuse a branch whose residuals would not fit the base; compares what both configs state.
 
     Raises:
         CheckpointError: Another width, patch size or number of controlled blocks.
     """
-    base = transformer.config
+    base: Any = transformer.config
+    config: Any = branch.config
     facts = {
-        "controlled blocks": (
-            len(controlled_blocks(transformer)),
-            branch.config.n_controlnet_blocks,
-        ),
-        "width": (base.num_attention_heads * base.attention_head_dim, branch.config.model_channels),
-        "patch size": (tuple(base.patch_size), tuple(branch.config.patch_size)),
-        "latent channels": (base.in_channels + 1, branch.config.latent_channels),
+        "patch size": (tuple(base.patch_size), tuple(config.patch_size)),
+        "latent channels": (base.in_channels + 1, config.latent_channels),
     }
+    if hasattr(base, "controlnet_block_every_n"):
+        facts["controlled blocks"] = (
+            len(controlled_blocks(transformer)),
+            config.n_controlnet_blocks,
+        )
+        facts["width"] = (
+            base.num_attention_heads * base.attention_head_dim,
+            config.model_channels,
+        )
     for fact, (expected, got) in facts.items():
         if expected != got:
             raise CheckpointError(

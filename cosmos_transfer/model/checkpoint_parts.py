@@ -11,7 +11,8 @@ import json
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, is_dataclass
+from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, Protocol, runtime_checkable
@@ -34,12 +35,14 @@ from cosmos_transfer.model.checkpoint import (
     in_order,
 )
 from cosmos_transfer.model.controlled import ControlledModel
-from cosmos_transfer.model.diffusers_compat import (
-    AutoencoderKLWan,
-    CosmosControlNetModel,
-    CosmosTransformer3DModel,
-)
 from cosmos_transfer.shapes import Size, Strides
+
+# The classes that our layout may name, and where they are imported from. A network that is not
+# diffusers' has a dataclass ``settings`` and a ``from_config`` that takes its fields.
+NETWORKS = {
+    "CosmosTransformer3DModel": "cosmos_transfer.model.diffusers_compat",
+    "CosmosControlNetModel": "cosmos_transfer.model.diffusers_compat",
+}
 
 # diffusers' own file name, so that its from_pretrained reads these parts too.
 NETWORK_FILE = "diffusion_pytorch_model.safetensors"
@@ -144,8 +147,8 @@ def load_checkpoint(
 
 def save_embedded(
     folder: str | Path,
-    transformer: CosmosTransformer3DModel,
-    branches: Mapping[str, CosmosControlNetModel],
+    transformer: nn.Module,
+    branches: Mapping[str, nn.Module],
     autoencoder: Part,
     text_encoder: Part,
     settings: CheckpointSettings,
@@ -182,20 +185,21 @@ def save_embedded(
         for name, part in (("autoencoder", autoencoder), ("text_encoder", text_encoder)):
             _write_json(draft / name / "config.json", part.config)
             _write_weights(draft / name / PART_FILE, part.state_dict())
+        network_config: Any = transformer.config
         strides: Strides = autoencoder.strides  # type: ignore[attr-defined]  # an Autoencoder
         index = {
             "id": settings.id,
             "parts": {
                 "transformer": type(transformer).__name__,
-                "controlnet": CosmosControlNetModel.__name__,
+                "controlnet": sorted({type(branch).__name__ for branch in branches.values()}),
                 "autoencoder": type(autoencoder).__name__,
                 "text_encoder": type(text_encoder).__name__,
             },
             "native_size": [settings.native_size.height, settings.native_size.width],
             "native_frames": settings.native_frames,
             "strides": {"time": strides.time, "space": strides.space},
-            "patch": list(transformer.config.patch_size),
-            "latent_channels": int(transformer.config.out_channels),
+            "patch": list(network_config.patch_size),
+            "latent_channels": int(network_config.out_channels),
             "timestep_scale": settings.timestep_scale,
             "clean_sigma": settings.clean_sigma,
             "defaults": {
@@ -289,7 +293,7 @@ def _misfit(where: str, problems: Sequence[str]) -> CheckpointError:
 
 # ---------------------------------------------------------------------------------- our layout
 
-Parts = tuple[CosmosTransformer3DModel, dict[str, CosmosControlNetModel], Autoencoder, Any]
+Parts = tuple[nn.Module, dict[str, nn.Module], Autoencoder, Any]
 
 
 def _load_embedded(
@@ -308,7 +312,7 @@ def _load_embedded(
     assert folder is not None
     shared: Mapping[str, Sequence[str]] = index.get("shared_with_base", {})
 
-    transformer = CosmosTransformer3DModel.from_config(_config(folder, "transformer"))
+    transformer = _build_network(info, folder, "transformer")
     load_strictly(
         transformer,
         _read_weights(folder, f"transformer/{NETWORK_FILE}", info),
@@ -316,7 +320,7 @@ def _load_embedded(
     )
     branches = {}
     for name in controls:
-        branch = CosmosControlNetModel.from_config(_config(folder, f"controlnet/{name}"))
+        branch = _build_network(info, folder, f"controlnet/{name}")
         absent = _checked_parts(info, name, shared.get(name, ()))
         load_strictly(
             branch,
@@ -343,6 +347,35 @@ def _load_embedded(
             where=f"checkpoint {info.id}, text encoder",
         )
     return transformer, branches, autoencoder, text_encoder
+
+
+def _build_network(info: CheckpointInfo, folder: Path, part: str) -> nn.Module:
+    config = _config(folder, part)
+    name = config.get("_class_name")
+    if name not in NETWORKS:
+        raise CheckpointError(
+            explain(
+                f"checkpoint {info.id}, {part}",
+                expected="a _class_name among " + ", ".join(NETWORKS),
+                got=f"{name}",
+                do="Use a version of this package that knows it.",
+            )
+        )
+    network_class = getattr(import_module(NETWORKS[name]), name)
+    network: nn.Module = network_class.from_config(
+        {key: value for key, value in config.items() if not key.startswith("_")}
+    )
+    return network
+
+
+def _network_config(network: nn.Module) -> dict[str, Any]:
+    settings = getattr(network, "settings", None)
+    if is_dataclass(settings) and not isinstance(settings, type):
+        return {"_class_name": type(network).__name__, **asdict(settings)}
+    diffusers_network: Any = network
+    config: dict[str, Any] = json.loads(diffusers_network.to_json_string())
+    config.pop("_name_or_path", None)  # where it was once loaded from, on someone's machine
+    return config
 
 
 def _checked_parts(info: CheckpointInfo, name: str, parts: Sequence[str]) -> Sequence[str]:
@@ -394,9 +427,7 @@ def _read_weights(folder: Path, name: str, info: CheckpointInfo) -> dict[str, Te
         ) from error
 
 
-def _shared_with_base(
-    transformer: CosmosTransformer3DModel, branch: CosmosControlNetModel
-) -> tuple[str, ...]:
+def _shared_with_base(transformer: nn.Module, branch: nn.Module) -> tuple[str, ...]:
     shared = []
     for base_name, branch_name in SHARED_PARTS.items():
         base_part, part = (
@@ -415,12 +446,11 @@ def _shared_with_base(
 
 def _write_network(
     folder: Path,
-    network: CosmosTransformer3DModel | CosmosControlNetModel,
+    network: nn.Module,
     *,
     skip: Sequence[str],
 ) -> None:
-    folder.mkdir(parents=True)
-    network.save_config(folder)
+    _write_json(folder / "config.json", _network_config(network))
     absent = tuple(f"{SHARED_PARTS[part]}." for part in skip)
     weights = {k: v for k, v in network.state_dict().items() if not k.startswith(absent)}
     _write_weights(folder / NETWORK_FILE, weights)
@@ -466,6 +496,11 @@ def _load_diffusers(
     with_text_encoder: bool,
 ) -> Parts:
     from cosmos_transfer.autoencoder.wan import WanAutoencoder
+    from cosmos_transfer.model.diffusers_compat import (
+        AutoencoderKLWan,
+        CosmosControlNetModel,
+        CosmosTransformer3DModel,
+    )
 
     base_revision, control_revisions = PUBLISHED_BRANCHES.get(str(source.hub_id), (None, {}))
     folders = source.control_folders()

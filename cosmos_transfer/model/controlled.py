@@ -6,6 +6,8 @@ Conventions
     What the networks' time embedding receives is ``sigma * timestep_scale``, in float32 whatever
     the networks' dtype: diffusers' Cosmos 2.5 pipeline feeds sigma itself (a scale of 1).
     Tokens run time-slowest over the latent grid.
+    The networks are diffusers' Cosmos classes or any with the same calls and config entries; they
+    are typed as plain modules, so that importing this file loads no diffusers.
     Nothing here draws noise, moves tensors between devices or changes the module.
 """
 
@@ -13,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -21,7 +24,6 @@ from torch import Tensor, nn
 
 from cosmos_transfer.errors import ShapeError, explain
 from cosmos_transfer.model.branches import check_branch
-from cosmos_transfer.model.diffusers_compat import CosmosControlNetModel, CosmosTransformer3DModel
 from cosmos_transfer.weights.fusion import fuse_residuals
 
 
@@ -36,10 +38,12 @@ class ControlledModel(nn.Module):
             frames in the making.
     """
 
+    transformer: Any
+
     def __init__(
         self,
-        transformer: CosmosTransformer3DModel,
-        branches: Mapping[str, CosmosControlNetModel],
+        transformer: nn.Module,
+        branches: Mapping[str, nn.Module],
         *,
         timestep_scale: float = 1.0,
         clean_sigma: float | None = None,
@@ -72,7 +76,7 @@ class ControlledModel(nn.Module):
     def conditioned_on(
         self,
         text_tokens: Float[Tensor, "b m d"],
-        control_latents: Mapping[str, Float[Tensor, "#b c t h w"]],
+        control_latents: Mapping[str, Float[Tensor, "_ _ t h w"]],
         weights: Float[Tensor, "k _ n"] | Mapping[str, Float[Tensor, "_ n"]],
         conditioning: tuple[Float[Tensor, "#b c t2 h w"], int] | None = None,
     ) -> ConditionedModel:
@@ -123,7 +127,7 @@ class ControlledModel(nn.Module):
         noisy_latents: Float[Tensor, "b c t h w"],
         sigma: Float[Tensor, " b"],
         text_tokens: Float[Tensor, "b m d"],
-        control_latents: Mapping[str, Float[Tensor, "b c _ _ _"]],
+        control_latents: Mapping[str, Float[Tensor, "b _ _ _ _"]],
         weights: Mapping[str, Float[Tensor, "b _"]],
         num_clean_frames: int = 0,
     ) -> Float[Tensor, "b c t h w"]:
@@ -253,12 +257,12 @@ class ControlledModel(nn.Module):
                 )
 
     def _check_control(self, name: str, latents: Tensor, control: Tensor, weight: Tensor) -> None:
-        if control.shape != latents.shape:
+        if control.shape[2:] != latents.shape[2:]:
             raise ShapeError(
                 explain(
                     f"control '{name}'",
-                    expected=f"latents of size {tuple(latents.shape)}, as the clip's",
-                    got=f"{tuple(control.shape)}",
+                    expected=f"latents of size {tuple(latents.shape[2:])} (t h w), as the clip's",
+                    got=f"{tuple(control.shape[2:])}",
                     do="Encode a control clip of the same size and length.",
                 )
             )

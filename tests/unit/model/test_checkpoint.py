@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from cosmos_transfer.autoencoder.wan import WanAutoencoder
 from cosmos_transfer.errors import CheckpointError
 from cosmos_transfer.inputs.prompt import VocabularyTextConfig, VocabularyTextEncoder
 from cosmos_transfer.model import checkpoint as module
+from cosmos_transfer.model import checkpoint_parts
 from cosmos_transfer.model.branches import new_branch
 from cosmos_transfer.model.checkpoint import (
     CheckpointSettings,
@@ -203,7 +206,54 @@ def test_weights_that_fp16_cannot_hold_are_not_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_where_a_network_was_loaded_from_is_not_written(written, tmp_path):
+    transformer = CosmosTransformer3DModel.from_pretrained(written / "transformer")
+    assert str(written) in transformer.to_json_string()
+    save_embedded(tmp_path / "x", transformer, {}, *parts()[2:], SETTINGS)
+    assert str(written) not in (tmp_path / "x/transformer/config.json").read_text()
+
+
+@dataclass(frozen=True)
+class PlainSettings:
+    width: int = 3
+
+
+class PlainNetwork(torch.nn.Module):
+    """A base that is not diffusers', with the entries that ours reads."""
+
+    def __init__(self, settings):
+        super().__init__()
+        self.settings = settings
+        self.weight = torch.nn.Parameter(torch.arange(float(settings.width)))
+        self.config = SimpleNamespace(in_channels=17, out_channels=16, patch_size=(1, 1, 1))
+
+    @classmethod
+    def from_config(cls, config):
+        return cls(PlainSettings(**config))
+
+    @property
+    def dtype(self):
+        return self.weight.dtype
+
+
+def test_another_network_of_the_table_comes_back(tmp_path, monkeypatch):
+    monkeypatch.setitem(checkpoint_parts.NETWORKS, "PlainNetwork", __name__)
+    monkeypatch.setitem(sys.modules, __name__, SimpleNamespace(PlainNetwork=PlainNetwork))
+    save_embedded(tmp_path / "x", PlainNetwork(PlainSettings(5)), {}, *parts()[2:], SETTINGS)
+    loaded = load_checkpoint(tmp_path / "x")
+    assert isinstance(loaded.model.transformer, PlainNetwork)
+    assert loaded.model.transformer.weight.tolist() == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert (loaded.info.patch, loaded.info.spatial_multiple) == ((1, 1, 1), 4)
+
+
 # ------------------------------------------------------------------------- what is refused
+
+
+def test_a_network_outside_the_table_is_never_imported(copy):
+    path = copy / "transformer/config.json"
+    path.write_text(path.read_text().replace("CosmosTransformer3DModel", "os.system"))
+    with pytest.raises(CheckpointError, match=r"a _class_name among Cosmos.*, got os\.system"):
+        load_checkpoint(copy)
 
 
 def test_every_leftover_key_is_listed(copy):

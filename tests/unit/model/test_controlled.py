@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -262,6 +264,39 @@ def test_no_inherited_frames_is_no_conditioning(model):
         denoiser(model, conditioning=(clean, 0), edge=0.5)(LATENTS, 0.5),
         denoiser(model, edge=0.5)(LATENTS, 0.5),
     )
+
+
+class PlainBase(torch.nn.Module):
+    """A base that is not diffusers': the same call, tokens of one cell, no condition on sigma."""
+
+    dtype = torch.float32
+    config = SimpleNamespace(
+        in_channels=17,
+        out_channels=16,
+        patch_size=(1, 1, 1),
+        max_size=(64, 64, 64),
+        img_context_dim_in=None,
+    )
+
+    def forward(self, *, hidden_states, block_controlnet_hidden_states, **_):
+        residual = block_controlnet_hidden_states[0].mean(dim=2)
+        return (hidden_states + residual.reshape(hidden_states[:, :1].shape),)
+
+
+class PlainBranch(torch.nn.Module):
+    config = SimpleNamespace(patch_size=(1, 1, 1), latent_channels=18)
+
+    def forward(self, *, controls_latents, **_):
+        return ([controls_latents.flatten(2).transpose(1, 2)],)
+
+
+def test_other_networks_stand_in_and_read_controls_of_their_own_width():
+    model = ControlledModel(PlainBase(), {"edge": PlainBranch()})
+    control = tiny.randn(1, 40, 3, 8, 8, seed=9)
+    weights = torch.linspace(0.0, 1.0, 192)[None]
+    result = model.conditioned_on(TEXT, {"edge": control}, {"edge": weights})(LATENTS, 0.5)
+    velocity = LATENTS + control.mean(dim=1, keepdim=True) * weights.reshape(1, 1, 3, 8, 8)
+    assert_agrees(result, LATENTS - 0.5 * velocity, rms=1e-6)
 
 
 # --------------------------------------------------------------------------- what is refused
