@@ -55,7 +55,7 @@ def _indoors(look: Look, rng: np.random.Generator) -> Lighting:
     swing = rng.uniform(0.3, 1.1)
     lift = rng.uniform(0.0, 1.0)
     lamp_position = np.array(
-        [rng.uniform(-0.5, 0.5), rng.uniform(-0.35, 0.25), 1.15], dtype=np.float32
+        [rng.uniform(-0.5, 0.5), rng.uniform(-0.75, -0.2), 1.2], dtype=np.float32
     )
     azimuth = -0.5 * np.pi + side * swing  # from behind the camera, so that what it sees is lit
     night, dusk = look.time_of_day == "night", look.time_of_day == "dusk"

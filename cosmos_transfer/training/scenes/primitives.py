@@ -4,9 +4,9 @@ Every solid is convex, sits at its local origin, and has one pose per frame (or 
 Local sizes are half extents in metres: `half_size = (x, y, z)`.
 
 * box: tapered towards +z by `taper` (0: straight, 1: a ridge), so it also makes roofs and cabins
-* cylinder: axis along z, radius x; faces: side, caps
-* sphere: radius x
-* rectangle: the z = 0 plane within x and y
+* cylinder: axis along z; x and y are its radius
+* sphere: x, y and z are its radius
+* rectangle: the z = 0 plane within x and y; z is 0
 
 A ray crosses a solid from `entry` to `leave`, in lengths of its direction, and enters by a `face`.
 The faces of a box are numbered 0 to 5 as +x -x +y -y +z -z; a cylinder's side is 0, its caps are 4
@@ -24,6 +24,10 @@ from jaxtyping import Float
 Rgb = tuple[float, float, float]  # display values in [0, 1]
 
 NUM_FACES = 8  # room for a face number in a surface key
+# Corners are numbered in binary: a bit per axis, x first, set on the positive side.
+CORNER_SIGNS = np.array(
+    [(x, y, z) for x in (-1, 1) for y in (-1, 1) for z in (-1, 1)], dtype=np.float32
+)
 TINY = np.float32(1e-12)  # keeps rays along a face from dividing by zero
 
 
@@ -64,6 +68,7 @@ class Primitive:
     half_size: tuple[float, float, float]
     position: Float[np.ndarray, "g 3"]  # g is the number of frames, or one when it stands still
     rotation: Float[np.ndarray, "g 3 3"]  # local to world
+    corners: Float[np.ndarray, "g 8 3"]  # in the world, of the box around it
     finish: Finish
     taper: tuple[float, float] = (0.0, 0.0)
     casts_shadow: bool = True
@@ -73,20 +78,6 @@ class Primitive:
     def moves(self) -> bool:
         """Whether it has a pose per frame."""
         return len(self.position) > 1
-
-
-def bounding_corners(primitive: Primitive) -> Float[np.ndarray, "g 8 3"]:
-    """Return the corners, in the world, of the box around a primitive in each of its poses."""
-    x, y, z = primitive.half_size
-    if primitive.shape is Shape.SPHERE:
-        y = z = x
-    elif primitive.shape is Shape.CYLINDER:
-        y = x
-    elif primitive.shape is Shape.RECTANGLE:
-        z = 0.0
-    signs = np.array([(a, b, c) for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)])
-    local = (signs * np.array([x, y, z])).astype(np.float32)
-    return np.matmul(local, primitive.rotation.transpose(0, 2, 1)) + primitive.position[:, None]
 
 
 def turn_about_z(angle_rad: Float[np.ndarray, " g"]) -> Float[np.ndarray, "g 3 3"]:
@@ -123,11 +114,15 @@ def place(
         rotation = turn_about_z(np.atleast_1d(np.asarray(yaw_rad, dtype=np.float64)))
     rotations = np.asarray(rotation, dtype=np.float32).reshape(-1, 3, 3)
     num_poses = max(len(positions), len(rotations))
+    positions = np.ascontiguousarray(np.broadcast_to(positions, (num_poses, 3)))
+    rotations = np.ascontiguousarray(np.broadcast_to(rotations, (num_poses, 3, 3)))
+    local_corners = CORNER_SIGNS * np.array(half_size, dtype=np.float32)
     return Primitive(
         shape=shape,
         half_size=half_size,
-        position=np.ascontiguousarray(np.broadcast_to(positions, (num_poses, 3))),
-        rotation=np.ascontiguousarray(np.broadcast_to(rotations, (num_poses, 3, 3))),
+        position=positions,
+        rotation=rotations,
+        corners=np.matmul(local_corners, rotations.transpose(0, 2, 1)) + positions[:, None],
         finish=finish,
         taper=taper,
         casts_shadow=casts_shadow,

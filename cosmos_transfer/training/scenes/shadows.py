@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
-from .primitives import Primitive, Shape, bounding_corners, cross
+from .primitives import Primitive, Shape, cross
 from .scene import Scene
 from .surfaces import Surfaces
 from .vectors import offset_from, turn_to_local
@@ -68,13 +68,17 @@ def light_reaching(
     softness = np.minimum(footprint * 1.5, 1.0) + np.float32(0.01)
     across, along = source.project(start)
     light = np.ones(len(samples), dtype=np.float32)
-    for primitive in scene.primitives:
-        if not primitive.casts_shadow:
-            continue
-        corners = bounding_corners(primitive).reshape(-1, 3).T
-        shadow_across, shadow_along = source.project(corners)
-        is_close = (across > shadow_across.min()) & (across < shadow_across.max())
-        is_close &= (along > shadow_along.min()) & (along < shadow_along.max())
+    casters = [primitive for primitive in scene.primitives if primitive.casts_shadow]
+    corners = [primitive.corners.reshape(-1, 3) for primitive in casters]
+    first = np.cumsum([0] + [len(points) for points in corners[:-1]])
+    corner_across, corner_along = source.project(np.concatenate(corners).T)
+    low_across = np.minimum.reduceat(corner_across, first)
+    high_across = np.maximum.reduceat(corner_across, first)
+    low_along = np.minimum.reduceat(corner_along, first)
+    high_along = np.maximum.reduceat(corner_along, first)
+    for index, primitive in enumerate(casters):
+        is_close = (across > low_across[index]) & (across < high_across[index])
+        is_close &= (along > low_along[index]) & (along < high_along[index])
         chosen = np.flatnonzero(is_close)
         if len(chosen):
             passing = _light_past(

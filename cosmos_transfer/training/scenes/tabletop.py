@@ -84,7 +84,7 @@ def _draw_camera(rng: np.random.Generator, num_frames: int) -> Camera:
     fov_rad = float(np.deg2rad(rng.uniform(40.0, 62.0)))
     radius = rng.uniform(0.95, 1.25) / np.tan(0.5 * fov_rad)
     elevation = np.deg2rad(rng.uniform(16.0, 46.0))
-    turn_rate = rng.choice([0.0, 1.0, 1.0]) * rng.uniform(-0.009, 0.009)  # rad per frame
+    turn_rate = rng.choice([0.0, -1.0, 1.0]) * rng.uniform(0.004, 0.014)  # rad per frame
     azimuth = np.deg2rad(-90.0 + rng.uniform(-38.0, 38.0)) + turn_rate * np.arange(num_frames)
     target = np.array([rng.uniform(-0.1, 0.1), rng.uniform(-0.1, 0.15), rng.uniform(0.05, 0.25)])
     across = radius * np.cos(elevation)

@@ -13,11 +13,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .camera import Camera, RayGrid
-from .primitives import NUM_FACES, Primitive, bounding_corners, cross
+from .primitives import NUM_FACES, Primitive, cross
 from .scene import Scene
 
 NEAR_M = 0.2  # nothing is ever this close to a camera
-# Corners are numbered in binary by their signs; an edge joins two that differ in one.
+# An edge joins two corners whose numbers differ in one bit.
 BOX_EDGES = np.array([(i, i | bit) for i in range(8) for bit in (1, 2, 4) if not i & bit])
 
 
@@ -51,9 +51,7 @@ def screen_window(
     primitive: Primitive, camera: Camera, rays: RayGrid
 ) -> tuple[slice, slice] | None:
     """Return the rows and columns a primitive touches in any frame; None if it never does."""
-    corners = bounding_corners(primitive)  # g 8 3
-    seen = camera.to_camera(np.broadcast_to(corners, (camera.num_frames, *corners.shape[1:])))
-    seen = seen.reshape(-1, 8, 3)
+    seen = camera.to_camera(np.broadcast_to(primitive.corners, (camera.num_frames, 8, 3)))
     in_front = seen[..., 2] >= NEAR_M
     points = seen[in_front]
     if not in_front.all():

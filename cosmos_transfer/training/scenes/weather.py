@@ -31,6 +31,6 @@ def add_precipitation(
             y = (row + speed * frame).astype(int) % height + step
             inside = y < height
             spot = falling[frame, y[inside], x[inside]]
-            spot += (brightness - spot) * share[inside, None]
+            spot += np.maximum(brightness - spot, 0.0) * share[inside, None]
             falling[frame, y[inside], x[inside]] = spot
     return (falling + 0.5).astype(np.uint8)

@@ -123,7 +123,8 @@ def test_silhouettes_are_depth_edges(family: str) -> None:
         ids, nearness = clip.class_ids[0], 1.0 / clip.depth[0]
         changes = ids[:, 1:] != ids[:, :-1]
         thing = np.isin(ids, things)
-        step = np.abs(np.diff(nearness, axis=1)) / np.maximum(nearness[:, 1:], nearness[:, :-1])
+        nearer = np.maximum(nearness[:, 1:], nearness[:, :-1])
+        step = np.abs(np.diff(nearness, axis=1)) / np.maximum(nearer, 1e-9)
         jumps.append(step[changes & (thing[:, 1:] | thing[:, :-1])])
         calm.append(step[~changes & thing[:, 1:]])
     assert np.median(np.concatenate(jumps)) > 5.0 * np.median(np.concatenate(calm))
@@ -131,7 +132,7 @@ def test_silhouettes_are_depth_edges(family: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_motion_is_slow(family: str) -> None:
-    for seed in range(8):
+    for seed in range(5):
         speed = np.linalg.norm(render_clip(seed, family=family, num_looks=0).motion, axis=-1)
         assert np.median(speed) < 1.2
         assert np.percentile(speed, 99) < 8.0
@@ -151,22 +152,23 @@ def test_motion_points_to_the_same_depth_and_class(family: str) -> None:
 
 def test_night_is_darker_than_day() -> None:
     darker = 0
-    for seed in range(24):
+    for seed in range(16):
         family = FAMILIES[seed % 2]
         make = driving_look if family == "driving" else tabletop_look
         looks = [make(time_of_day=time, variation=seed) for time in ("day", "night")]
-        day, night = render_clip(seed, family=family, num_frames=1, looks=looks).real
+        clip = render_clip(seed, family=family, num_frames=1, height=32, width=48, looks=looks)
+        day, night = clip.real
         darker += bool(luminance(night).mean() < 0.55 * luminance(day).mean())
-    assert darker >= 23
+    assert darker >= 15
 
 
-@pytest.mark.parametrize("time_of_day", ["day", "dusk", "night"])
-def test_snow_whitens_the_ground(time_of_day: str) -> None:
-    """In 45 of 48 scenes at least, snow makes the ground much brighter and nearly colourless."""
+def test_snow_whitens_the_ground() -> None:
+    """In 45 of 48 scenes at least, by day, at dusk and at night."""
+    times = tuple(VOCABULARY["time_of_day"])
     whiter = 0
     for seed in range(48):
         looks = [
-            driving_look(weather=weather, variation=seed, time_of_day=time_of_day)
+            driving_look(weather=weather, variation=seed, time_of_day=times[seed % 3])
             for weather in ("clear", "snow")
         ]
         clip = render_clip(seed, family="driving", num_frames=1, height=32, width=48, looks=looks)
