@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from cosmos_transfer.controls.base import ControlClip
 from cosmos_transfer.controls.given import Target, frames_to_extract_from, given_picture
@@ -26,6 +26,7 @@ from cosmos_transfer.inputs.segmentation import (
 from cosmos_transfer.inputs.video import VideoClip, resize_frames
 
 
+@runtime_checkable
 class SegmentationEstimator(Protocol):
     """Finds classes in RGB; one call sees the whole clip, so that ids can be steady in time."""
 
