@@ -59,6 +59,14 @@ def shared_media() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def tiny_checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a tiny random checkpoint with all four controls: 64x96, chunks of 9 frames."""
+    from tests.support.tiny_checkpoint import write_tiny_checkpoint
+
+    return write_tiny_checkpoint(tmp_path_factory.mktemp("checkpoints") / "tiny")
+
+
 @pytest.fixture(params=["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
 def device(request: pytest.FixtureRequest) -> str:
     """Each device a test runs on."""

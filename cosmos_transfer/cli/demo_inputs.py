@@ -1,4 +1,4 @@
-"""The demo's inputs: one procedural clip per family, as the files a simulator would leave behind."""
+"""The demo's inputs: one procedural clip per family, as the files a simulator leaves behind."""
 
 from __future__ import annotations
 

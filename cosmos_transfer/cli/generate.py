@@ -1,0 +1,175 @@
+"""``cosmos-transfer generate``: make new clips from a clip, its controls and a prompt."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cosmos_transfer.cli.main import one_line
+from cosmos_transfer.errors import ConfigError, TransferError, explain
+
+if TYPE_CHECKING:
+    from cosmos_transfer.config import GenerateSettings
+    from cosmos_transfer.inputs.validate import CheckedRequest
+    from cosmos_transfer.pipeline import GeneratedClip
+
+KEYS = """\
+what goes in:
+  video=FILE                 a clip, a still, a GIF, a folder of numbered images, .npy or .npz
+  prompt="TEXT"              how the new clip looks; or prompt_file=FILE, or prompts_file=FILE with
+                             one prompt a line (a clip for each)
+  negative_prompt="TEXT"     what to stay away from; or negative_prompt_file=FILE
+  spec=FILE                  YAML, JSON or JSONL with one or several requests, instead of the above;
+                             files written for Cosmos-Transfer1 and 2.5 are read as they are
+
+what steers (NAME is edge, depth, seg or vis; blur is another word for vis):
+  controls.NAME.weight=W     a number in [0, 1], a file with a weight map, or, with a segmentation,
+                             a table: 'controls.seg.weight={robot: 1.0, default: 0.2}'
+  controls.NAME.path=FILE    the control clip; edge and vis are extracted from the video without it
+  controls.NAME.mask=FILE    where the weight holds: white applies it (invert=true: black does)
+  controls.NAME.ramp=[A,B]   factor of the weight from the first frame to the last
+  controls.NAME.allow_empty=true   an all-black mask is meant
+  controls.edge.preset=P, controls.vis.preset=P    very_low, low, medium, high, very_high
+  controls.depth.unit=U      m, mm, kitti256, tum5000, carla24, mujoco01, relative
+  controls.depth.kind=planar|ray   also .invalid, .near, .far, .direction
+  controls.seg.labels=FILE   the table of class names
+  weight_rule=cap|always|none      cap: divide by the sum where the weights together exceed 1
+
+how it is made (unset: the checkpoint's own):
+  num_inference_steps=N  guidance_scale=G (1 = off)  seed=N  episode=N  variant=N
+  variants=N                 N clips of the same request, differing in their noise
+  resolution=native|input|N  working size: the checkpoint's, the input's, or N pixels short side
+  length_policy=refuse|trim|hold|loop    where a control is shorter or longer than the video
+  max_frames=N  rate=FPS
+  model.checkpoint=NAME|FOLDER  model.device=auto|cpu|cuda  model.dtype=float32|bfloat16|float16
+
+what comes out:
+  output.dir=FOLDER          unset: outputs/generate/<date>/<time>
+  output.codec=h264|ffv1|rgb|png   all but h264 are lossless
+  output.overwrite=true  name=NAME
+
+config groups:
+  model=embedded  output=mp4|ffv1|frames  experiment=edge_only|edge_and_vis|four_controls
+  +control@controls.NAME=NAME    the settings of one control
+
+Commas, quotes, brackets and letters outside ASCII have a meaning in this grammar: quote such a
+value twice, 'prompt="snow, at night"', or put it into a file.
+"""
+
+HELP = f"""\
+usage: cosmos-transfer generate KEY=VALUE ...
+
+Make a new clip from a clip, its controls and a prompt. The new clip has the size, the number of
+frames and the frame times of the input; its record (JSON) is written beside it.
+
+  cosmos-transfer generate video=sim.mp4 prompt="a snowy street at night" controls.edge.weight=1.0
+  cosmos-transfer generate spec=requests.jsonl num_inference_steps=12
+
+{KEYS}
+other:
+  dry_run=true               check everything, print the plan and the settings, load no model
+  --help                     print this text
+"""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; the number is the exit code."""
+    if "--help" in argv or "-h" in argv:
+        print(HELP, end="")
+        return 0
+    if not argv:
+        raise ConfigError(
+            explain(
+                "generate",
+                expected="a request, such as video=sim.mp4 prompt='a snowy street'",
+                got="nothing",
+                do="Run cosmos-transfer generate --help.",
+            )
+        )
+    from cosmos_transfer.cli.compose import compose, to_yaml
+    from cosmos_transfer.cli.requests import build_requests
+    from cosmos_transfer.cli.validate import check_all, print_plans
+    from cosmos_transfer.config import GenerateSettings
+    from cosmos_transfer.model.checkpoint import checkpoint_info
+
+    settings = compose("generate", argv, GenerateSettings)
+    requests = build_requests(settings, argv)
+    info = checkpoint_info(settings.model.checkpoint)
+    batch = check_all(requests, info)
+    if settings.dry_run:
+        print_plans(batch, info)
+        print(to_yaml(settings), end="")
+        return 1 if batch.num_failed else 0
+    folder = output_folder(settings.output.dir, "generate")
+    outcome = generate_all(batch.good, settings, folder=folder, is_batch=len(requests) > 1)
+    return 1 if batch.num_failed or outcome.num_failed else 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """One clip that was made, and where it and its record are."""
+
+    clip: GeneratedClip
+    path: Path
+
+    @property
+    def record_path(self) -> Path:
+        """The record beside the clip."""
+        return self.path.with_suffix(".json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a batch came to."""
+
+    made: tuple[Made, ...]
+    num_failed: int
+
+
+def output_folder(asked: str | None, command: str) -> Path:
+    """The folder asked for, or a new one named after the command and the time; not created yet."""
+    if asked is not None:
+        return Path(asked).expanduser().absolute()
+    now = datetime.now().astimezone()
+    return Path("outputs", command, f"{now:%Y-%m-%d}", f"{now:%H-%M-%S}").absolute()
+
+
+def generate_all(
+    checked: Sequence[tuple[str, CheckedRequest]],
+    settings: GenerateSettings,
+    *,
+    folder: Path,
+    is_batch: bool,
+) -> Outcome:
+    """Make every clip; in a batch, one that fails leaves the others going.
+
+    Raises:
+        TransferError: The only request failed.
+    """
+    from cosmos_transfer.cli.compose import to_yaml
+    from cosmos_transfer.pipeline import TransferPipeline
+
+    if not checked:
+        return Outcome(made=(), num_failed=0)
+    pipeline = TransferPipeline.from_pretrained(
+        settings.model.checkpoint, device=settings.model.device, dtype=settings.model.dtype
+    )
+    made: list[Made] = []
+    for name, each in checked:
+        try:
+            clip = pipeline.generate(each)
+            path = clip.save(folder / name, overwrite=settings.output.overwrite)
+        except TransferError as error:
+            if not is_batch:
+                raise
+            print(f"{name}: {one_line(error)}", file=sys.stderr)
+            continue
+        print(path, flush=True)
+        made.append(Made(clip=clip, path=path))
+    if made:
+        (folder / "config.yaml").write_text(to_yaml(settings), encoding="utf-8")
+    return Outcome(made=tuple(made), num_failed=len(checked) - len(made))
