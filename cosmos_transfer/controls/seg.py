@@ -67,11 +67,12 @@ def prepare_seg(
     """The segmentation that is given, or that the estimator finds, in its fixed colours."""
     segmentation = given_segmentation(request, target)
     if segmentation is not None:
-        notes = segmentation.notes
-        if segmentation.snapped_share > 0:
-            notes += (f"{segmentation.snapped_share:.2%} of the pixels snapped to the palette",)
-        picture = colorize(segmentation)
-        return ControlClip(name=request.name, picture=picture, source="given", notes=notes)
+        return ControlClip(
+            name=request.name,
+            picture=colorize(segmentation),
+            source="given",
+            notes=segmentation.notes,
+        )
     picture_given = given_picture(request, target)
     if picture_given is not None:
         return ControlClip(
