@@ -15,6 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import cv2
 import numpy as np
 from jaxtyping import Int32, UInt8
 
@@ -61,6 +62,7 @@ _CELL = 8
 _MERGE_DISTANCE = 30.0
 _MAX_COLORS = 100
 _MIN_SHARE = 5e-4
+_FLAT_STEP = 16
 # A pixel of a lossless picture further than this from every known colour is no class's.
 _SNAP_DISTANCE = 30.0
 # Two classes nearer than this are not told apart reliably after lossy compression.
@@ -114,8 +116,11 @@ def segmentation_from_array(
         ids = ids[..., 0]
     if ids.ndim == 4 and ids.shape[-1] == 1:
         ids = ids[..., 0]
-    if ids.ndim == 2:
-        ids = ids[None]
+    return _from_ids(ids[None] if ids.ndim == 2 else ids, names, where)
+
+
+def _from_ids(ids: Array, names: Mapping[int, str] | None, where: str) -> SegmentationClip:
+    """Name and merge ids whose axes are settled: ``f h w``."""
     if ids.ndim != 3 or 0 in ids.shape:
         raise _not_ids(where, ids)
     present = np.unique(ids)
@@ -304,7 +309,7 @@ def _read_ids(
     if tables is None or len(tables) == 1:
         ids = _stacked(path, frames)
         names = _id_names(path, tables[0]) if tables else None
-        return segmentation_from_array(ids, names=names, where=str(path))
+        return _from_ids(ids, names, str(path))
     by_frame = [_id_names(path, table) for table in tables]
     numbers = _numbers_by_name(by_frame)
     renumbered: list[Array] = []
@@ -656,8 +661,10 @@ def _found_palette(path: Path) -> LabelTable:
     for index, frame in enumerate(_video_frames(path)):
         if index & (index - 1) and index % 32:
             continue
-        packed = _packed(frame)
-        total += packed.size
+        # Blends along borders are no classes: only flat surroundings count.
+        steps = cv2.morphologyEx(frame, cv2.MORPH_GRADIENT, np.ones((3, 3), np.uint8))
+        total += frame.shape[0] * frame.shape[1]
+        packed = _packed(frame)[steps.max(-1) <= _FLAT_STEP]
         for color, count in zip(
             *(a.tolist() for a in np.unique(packed, return_counts=True)), strict=True
         ):
@@ -678,7 +685,7 @@ def _found_palette(path: Path) -> LabelTable:
             continue
         distance = ((rgb - color) ** 2).sum(-1)
         core = weight[distance <= _CELL**2].sum()
-        # A class is a peak; the blends along the borders between classes are a slope.
+        # A class is a peak; the shading of a filmed thing is a slope.
         if core < _MIN_SHARE * total or core < 0.5 * weight[distance <= _MERGE_DISTANCE**2].sum():
             continue
         palette.append(color)

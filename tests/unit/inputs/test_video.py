@@ -381,7 +381,7 @@ def test_length_policies_choose_frames(have, want, policy, expected):
 
 @pytest.mark.parametrize("policy", ["refuse", "trim"])
 def test_a_control_that_is_too_short_is_refused_with_both_counts(policy):
-    with pytest.raises(ShapeError, match="control 'depth': expected 221 frames.*got 144"):
+    with pytest.raises(ShapeError, match=r"control 'depth': expected 221 frames.*got 144"):
         match_length(144, 221, policy, where="control 'depth'")
 
 
