@@ -129,11 +129,11 @@ def read_depth(
     *,
     unit: str | None = None,
     kind: str = "planar",
-    invalid: Sequence[float] = (0.0, math.inf, math.nan),
-    near: float | None = None,
-    far: float | None = None,
+    invalid: Sequence[float | int] = (0.0, math.inf, math.nan),
+    near: float | int | None = None,
+    far: float | int | None = None,
     direction: str = "near_bright",
-    intrinsics: tuple[float, float, float, float] | None = None,
+    intrinsics: Sequence[float | int] | None = None,
 ) -> DepthClip:
     """Read depth from a folder or glob, a picture, a ``.npy``/``.npz``, or a video.
 
@@ -185,11 +185,11 @@ def depth_from_array(
     *,
     unit: str | None = None,
     kind: str = "planar",
-    invalid: Sequence[float] = (0.0, math.inf, math.nan),
-    near: float | None = None,
-    far: float | None = None,
+    invalid: Sequence[float | int] = (0.0, math.inf, math.nan),
+    near: float | int | None = None,
+    far: float | int | None = None,
     direction: str = "near_bright",
-    intrinsics: tuple[float, float, float, float] | None = None,
+    intrinsics: Sequence[float | int] | None = None,
     where: str = "depth",
 ) -> DepthClip:
     """The same for raw values in memory: ``f h w``, ``h w``, ``f h w 1``, or coloured for CARLA."""
@@ -235,7 +235,12 @@ def depth_from_array(
     notes += _plausible(metres)
     for note in notes:
         log.warning("%s: %s", where, note)
-    return DepthClip(metres=metres, near=near, far=far, notes=tuple(notes))
+    return DepthClip(
+        metres=metres,
+        near=None if near is None else float(near),
+        far=None if far is None else float(far),
+        notes=tuple(notes),
+    )
 
 
 def carla_metres(raw: UInt8[np.ndarray, "f h w c"], *, where: str) -> Array:
@@ -386,7 +391,7 @@ def _one_channel(raw: Array, unit: str, where: str) -> Array:
     return grey
 
 
-def _is_any(raw: Array, invalid: Sequence[float]) -> Array:
+def _is_any(raw: Array, invalid: Sequence[float | int]) -> Array:
     found = np.zeros(raw.shape, dtype=bool)
     for value in invalid:
         if math.isfinite(value):
@@ -396,7 +401,9 @@ def _is_any(raw: Array, invalid: Sequence[float]) -> Array:
     return found
 
 
-def _from_depth_buffer(buffer: Array, near: float | None, far: float | None, where: str) -> Array:
+def _from_depth_buffer(
+    buffer: Array, near: float | int | None, far: float | int | None, where: str
+) -> Array:
     """``z = near / (1 - d (1 - near / far))``: OpenGL's buffer with 0 near and 1 far."""
     if near is None or far is None or not 0 < near < far:
         raise ConfigError(
@@ -423,7 +430,7 @@ def _from_depth_buffer(buffer: Array, near: float | None, far: float | None, whe
 
 def _planar(
     metres: Float32[np.ndarray, "f h w"],
-    intrinsics: tuple[float, float, float, float] | None,
+    intrinsics: Sequence[float | int] | None,
     where: str,
 ) -> Float32[np.ndarray, "f h w"]:
     """Distance to the camera centre -> distance along the optical axis."""

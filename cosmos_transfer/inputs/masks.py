@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Float32, Num
+from jaxtyping import Float, Float32
 
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError, explain
 from cosmos_transfer.inputs.media import (
@@ -60,7 +60,7 @@ def read_mask(
     return np.float32(1.0) - mask if invert else mask
 
 
-def mask_from_array(array: Num[np.ndarray, "..."], *, where: str) -> Float32[np.ndarray, "f h w"]:
+def mask_from_array(array: Array, *, where: str) -> Float32[np.ndarray, "f h w"]:
     """The same for an array in memory."""
     if array.ndim == 4 and array.shape[-1] == 1:
         array = array[..., 0]
@@ -225,7 +225,7 @@ def _scaled(array: Array, *, where: str) -> Float32[np.ndarray, "f h w"]:
         if array.dtype in (np.uint8, np.uint16):
             top = np.iinfo(array.dtype).max
             return (array.astype(np.float64) / top).astype(np.float32)
-        raise _out_of_range(where, low, high)
+        raise _out_of_range(where, float(low), float(high))
     if array.dtype.kind != "f":
         raise ShapeError(
             explain(where, expected="numbers", got=str(array.dtype), do="Save it as float32.")

@@ -128,17 +128,15 @@ def uniform_times(num_frames: int, rate: Fraction) -> tuple[Fraction, ...]:
     return tuple(i / rate for i in range(num_frames))
 
 
-def clip_from_array(
-    frames: UInt8[np.ndarray, "f h w 3"], *, rate: Fraction | None = None
-) -> VideoClip:
+def clip_from_array(frames: Array, *, rate: Fraction | int | None = None) -> VideoClip:
     """A clip in memory, at a constant rate (24 frames a second unless said)."""
     check_frames(frames, where="video")
-    rate = rate or DEFAULT_RATE
+    rate = Fraction(rate or DEFAULT_RATE)
     return VideoClip(frames=frames, times=uniform_times(len(frames), rate), rate=rate)
 
 
 def read_clip(
-    path: str | Path, *, max_frames: int | None = None, rate: Fraction | None = None
+    path: str | Path, *, max_frames: int | None = None, rate: Fraction | int | None = None
 ) -> VideoClip:
     """Read a clip from a video, a still, an animation, a folder of pictures or an array.
 
@@ -177,7 +175,7 @@ def read_clip(
         times, clock = regular_times(raw, path=path)
         is_still = False
     if rate is not None or times is None:
-        clock = rate or clock or DEFAULT_RATE
+        clock = Fraction(rate or clock or DEFAULT_RATE)
         times = uniform_times(len(frames), clock)
     times = tuple(times[: len(frames)])
     return VideoClip(
@@ -189,7 +187,7 @@ def read_clip(
     )
 
 
-def probe_clip(path: str | Path, *, rate: Fraction | None = None) -> ClipInfo:
+def probe_clip(path: str | Path, *, rate: Fraction | int | None = None) -> ClipInfo:
     """Count, size and times of a clip, by decoding it; frames are not kept."""
     path = Path(path)
     kind = media_kind(path)
@@ -219,7 +217,7 @@ def probe_clip(path: str | Path, *, rate: Fraction | None = None) -> ClipInfo:
         num_frames, found = len(raw), "video"
         times, clock = regular_times(raw, path=path)
     if rate is not None or times is None:
-        clock = rate or clock or DEFAULT_RATE
+        clock = Fraction(rate or clock or DEFAULT_RATE)
         times = uniform_times(num_frames, clock)
     return ClipInfo(
         num_frames=num_frames,

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import av
 import numpy as np
@@ -31,8 +31,6 @@ from PIL import Image
 
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError, explain
 from cosmos_transfer.inputs.video import TIMES_FILE, check_frames, uniform_times
-
-OutputCodec = Literal["h264", "ffv1", "rgb", "png"]
 
 _PICTURE_SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".webp"})
 _SLUG_BYTES = 80
@@ -84,11 +82,11 @@ _CONTAINERS = {".mp4": "mp4", ".mov": "mov", ".mkv": "matroska"}
 
 def write_clip(
     path: str | Path,
-    frames: UInt8[np.ndarray, "f h w 3"],
+    frames: np.ndarray,
     *,
     times: Sequence[Fraction] | None = None,
-    rate: Fraction,
-    codec: OutputCodec = "h264",
+    rate: Fraction | int,
+    codec: str = "h264",
     overwrite: bool = False,
     is_still: bool = False,
 ) -> Path:
@@ -110,6 +108,7 @@ def write_clip(
     """
     path = Path(path)
     check_frames(frames, where=str(path))
+    rate = Fraction(rate)
     times = uniform_times(len(frames), rate) if times is None else tuple(times)
     _check_times(path, times, len(frames))
     suffix = path.suffix.lower()
