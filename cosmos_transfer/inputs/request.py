@@ -348,6 +348,8 @@ def _control_from(name: str, value: Any, base: Path) -> ControlRequest:
     for key in ("ramp", "invalid", "intrinsics"):
         if isinstance(given.get(key), list):
             given[key] = tuple(given[key])
+    if "invalid" in given:
+        given["invalid"] = _invalid(given["invalid"], f"{where}, invalid")
     return ControlRequest(name=canonical, **given)
 
 
