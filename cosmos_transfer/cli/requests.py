@@ -48,7 +48,9 @@ def build_requests(
         overrides: The command line they came from; tells which values were typed.
     """
     if settings.spec is not None:
-        requests = _over_spec(load_requests(Path(settings.spec)), settings, given_keys(overrides))
+        requests = _over_spec(
+            load_requests(Path(settings.spec).absolute()), settings, given_keys(overrides)
+        )
     else:
         requests = [_from_settings(settings, prompt) for prompt in _prompts(settings)]
     return tuple(

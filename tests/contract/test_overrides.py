@@ -40,13 +40,13 @@ def test_the_quoted_form_gives_the_text_back(text: str) -> None:
 
 @pytest.mark.parametrize("text", TRIPS)
 def test_an_unquoted_text_is_taken_whole_or_refused_with_its_quoted_form(text: str) -> None:
+    taken, refusal = None, ""
     try:
         taken = composed(f"prompt={text}").prompt
     except ConfigError as error:
-        assert quoted_form("prompt", text) in str(error)
-        assert "prompt_file=FILE" in str(error)
-    else:
-        assert taken == text
+        refusal = str(error)
+    shows_the_way = quoted_form("prompt", text) in refusal and "prompt_file=FILE" in refusal
+    assert taken == text or shows_the_way
 
 
 @settings(max_examples=20, deadline=None)
