@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, no_type_check
 
 import numpy as np
 
@@ -44,6 +44,8 @@ _SHORT_SIDES = range(16, 8193)
 Weight = float | Path | np.ndarray | Mapping[str, float]
 
 
+# Values come from users: __post_init__ must see them whatever their type, and answer in words.
+@no_type_check
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ControlRequest:
     """One control: where its clip comes from, how strongly it acts, and where.
@@ -134,6 +136,7 @@ class ControlRequest:
         return isinstance(self.weight, float) and self.weight == 0.0
 
 
+@no_type_check
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GenerationRequest:
     """One clip to make. See the module; ranges are checked when it is built."""
@@ -237,8 +240,10 @@ def request_from_mapping(
     controls = values.pop("controls", None) or {}
     if isinstance(controls, Mapping):
         built = [_control_from(str(name), value, base) for name, value in controls.items()]
-    else:
+    elif isinstance(controls, list | tuple):
         built = [_listed_control(value, base) for value in controls]
+    else:
+        raise _wrong("controls", "a mapping such as {edge: 0.5}", controls, "Name each control.")
     for key in ("negative_prompt", "seed", "episode", "variant", "resolution"):
         if values.get(key, "") is None:
             del values[key]
