@@ -268,9 +268,9 @@ def test_validate_prints_the_plan_without_torch(
         "1 of at most 9 frames: 0-8",
         "2 steps, guidance scale 1.5",
         "tiny-random",
-        # A sixth of the picture is robot: there the three weights share 2.25, elsewhere 1.25.
-        "edge 0.556 (0.333 to 0.6)",
-        "seg 0.0741 (0 to 0.444)",
+        # A quarter of the picture is robot: there the three weights share 2.25, elsewhere 1.25.
+        "edge 0.533 (0.333 to 0.6)",
+        "seg 0.111 (0 to 0.444)",
     ):
         assert words in ran.stdout, ran.stdout
 
