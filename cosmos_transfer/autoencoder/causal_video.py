@@ -7,6 +7,13 @@ Conventions
     autoencoder causal, lets any chunk be decoded alone, and keeps it two-dimensional, which is
     what two CPU cores can train.
 
+    The encoder is linear: the whitened principal components of 4x4x4 patches. It needs no training,
+    so that the denoiser can be trained on it from the first minute; the decoder is convolutional and
+    may be trained further, also on generated latents, without touching the denoiser.
+
+    A control is not compressed (:meth:`CausalVideoAutoencoder.encode_control`): the branches read
+    all 192 numbers of a patch, so that an edge is known to the pixel.
+
     Latents leave :meth:`CausalVideoAutoencoder.encode` normalised to zero mean and unit variance
     per channel; the statistics are buffers, fitted after training.
 """
@@ -30,8 +37,7 @@ class CausalVideoConfig:
     """Sizes of the autoencoder."""
 
     latent_channels: int = 16
-    width: int = 128  # channels of the residual trunk, at one cell per 4x4 pixels
-    num_encoder_blocks: int = 3
+    width: int = 96  # channels of the decoder's trunk, at one cell per 4x4 pixels
     num_decoder_blocks: int = 4
     pixel_width: int = 24  # channels of the two convolutions that run at full resolution
     time_stride: int = 4
@@ -85,12 +91,6 @@ class CausalVideoAutoencoder(nn.Module):
         patch = 3 * config.time_stride * config.space_stride**2
         self.unshuffle = nn.PixelUnshuffle(config.space_stride)
         self.project = nn.Conv2d(patch, config.latent_channels, 1)
-        self.encoder = nn.Sequential(
-            nn.Conv2d(patch, config.width, 3, padding=1),
-            *(ResidualBlock(config.width) for _ in range(config.num_encoder_blocks)),
-            ChannelNorm(config.width),
-            zero_init(nn.Conv2d(config.width, config.latent_channels, 1)),
-        )
         self.decoder = nn.Sequential(
             nn.Conv2d(config.latent_channels, config.width, 3, padding=1),
             *(ResidualBlock(config.width) for _ in range(config.num_decoder_blocks)),
@@ -150,8 +150,7 @@ class CausalVideoAutoencoder(nn.Module):
 
     def encode_groups(self, groups: Float[Tensor, "bt c h w"]) -> Float[Tensor, "bt z hz wz"]:
         """Pictures of four frames to raw latents, before normalisation."""
-        patches = self.unshuffle(groups)
-        return self.project(patches) + self.encoder(patches)
+        return self.project(self.unshuffle(groups))
 
     def decode_groups(self, raw_latents: Float[Tensor, "bt z hz wz"]) -> Float[Tensor, "bt c h w"]:
         """Raw latents to pictures of four frames, unclamped."""
@@ -162,8 +161,8 @@ class CausalVideoAutoencoder(nn.Module):
     def start_from_principal_components(self, groups: Float[Tensor, "bt c h w"]) -> None:
         """Set the two linear projections to the whitened principal components of ``groups``.
 
-        Both convolutional paths end in zero weights, so the untrained autoencoder is then exactly
-        the best linear one, and training only has to find what convolutions add to it.
+        The decoder's convolutional path ends in zero weights, so the untrained autoencoder is then
+        exactly the best linear one, and training only has to find what convolutions add to it.
         """
         patches = rearrange(self.unshuffle(groups), "b c h w -> (b h w) c").double()
         mean = patches.mean(dim=0)
@@ -181,6 +180,16 @@ class CausalVideoAutoencoder(nn.Module):
         raw = self.encode_groups(self.to_groups(video))
         raw = (raw - self.latent_mean[:, None, None]) / self.latent_std[:, None, None]
         return rearrange(raw, "(b t) z h w -> b z t h w", b=video.shape[0])
+
+    @property
+    def control_channels(self) -> int:
+        """Channels of what :meth:`encode_control` returns."""
+        return 3 * self.strides.time * self.strides.space**2
+
+    def encode_control(self, video: Float[Tensor, "b 3 f h w"]) -> Float[Tensor, "b p t hz wz"]:
+        """Fold a control clip onto the latent grid without loss."""
+        patches = self.unshuffle(self.to_groups(video))
+        return rearrange(patches, "(b t) p h w -> b p t h w", b=video.shape[0])
 
     def decode(self, latents: Float[Tensor, "b z t hz wz"]) -> Float[Tensor, "b 3 f h w"]:
         """Decode normalised latents to video in [-1, 1]."""

@@ -1,0 +1,256 @@
+"""The training loop of the base and the branches: resumable, averaged, logged.
+
+Three ways to train, told apart by what is let free:
+
+``joint``   base, text encoder and all branches together (how the embedded checkpoint was made)
+``base``    base and text encoder, no controls
+``branch``  one branch on a frozen base, as Cosmos-Transfer1 does
+
+Progress is measured in seconds of computing, not in steps: the learning rate is constant and is
+cooled down linearly over the last part of the time the run was given.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from cosmos_transfer.errors import CheckpointError, ConfigError, explain
+from cosmos_transfer.training.batches import Batch, ClipPool
+from cosmos_transfer.training.control_draw import draw_active, draw_weights
+from cosmos_transfer.training.data import CONTROL_NAMES
+from cosmos_transfer.training.ema import MovingAverage
+from cosmos_transfer.training.networks import EmbeddedNetworks
+from cosmos_transfer.training.objective import draw_sigma, flow_loss
+from cosmos_transfer.training.optimizer import MuonAdam
+
+log = logging.getLogger(__name__)
+
+MODES = ("joint", "base", "branch")
+
+
+@dataclass(slots=True, kw_only=True)
+class TrainingConfig:
+    """One training run."""
+
+    data_dir: Path
+    run_dir: Path
+    mode: str = "joint"
+    branch: str | None = None
+    duration_s: float = 3_600.0
+    cool_down: float = 0.35  # share of the run over which the learning rate falls to zero
+    rate: float = 1.0  # factor on both learning rates
+    batch_size: int = 8
+    warmup_steps: int = 100
+    ema_decay: float = 0.998
+    share_no_text: float = 0.1
+    share_clean_first: float = 0.15  # steps whose first latent frame is given, as in later chunks
+    share_shorter: float = 0.4  # steps on one or two latent frames instead of all
+    seed: int = 0
+    save_every_s: float = 240.0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be run."""
+        if self.mode not in MODES:
+            raise ConfigError(
+                explain(
+                    "train",
+                    expected="one of " + ", ".join(MODES),
+                    got=repr(self.mode),
+                    do="Choose one of these.",
+                )
+            )
+        if (self.mode == "branch") != (self.branch in CONTROL_NAMES):
+            raise ConfigError(
+                explain(
+                    "train branch",
+                    expected="the name of a control: " + ", ".join(CONTROL_NAMES),
+                    got=repr(self.branch),
+                    do="Name the branch, and only with `train branch`.",
+                )
+            )
+
+
+class Trainer:
+    """Owns the state of one run: networks, optimiser, average, clock."""
+
+    def __init__(self, networks: EmbeddedNetworks, pool: ClipPool, config: TrainingConfig) -> None:
+        self.networks = networks.to(config.device)
+        self.pool = pool
+        self.config = config
+        self.num_steps = 0
+        self.elapsed_s = 0.0
+        self._free_parameters()
+        self.optimizer = MuonAdam(self._trained_modules().items())
+        self.average = MovingAverage(networks, config.ema_decay)
+
+    def _trained_modules(self) -> dict[str, nn.Module]:
+        model = self.networks.model
+        if self.config.mode == "branch":
+            assert self.config.branch is not None
+            return {"branch": model.branches[self.config.branch]}
+        modules = {"base": model.transformer, "text": self.networks.text_encoder}
+        if self.config.mode == "joint":
+            modules |= {f"branch_{name}": branch for name, branch in model.branches.items()}
+        return modules
+
+    def _free_parameters(self) -> None:
+        self.networks.requires_grad_(False)
+        for module in self._trained_modules().values():
+            module.requires_grad_(True)
+
+    @property
+    def state_path(self) -> Path:
+        """Where the run's state is kept."""
+        return self.config.run_dir / "state.pt"
+
+    def save(self) -> None:
+        """Write the state under a temporary name, then rename it."""
+        self.config.run_dir.mkdir(parents=True, exist_ok=True)
+        partial = self.state_path.with_suffix(".partial")
+        torch.save(
+            {
+                "networks": self.networks.state_dict(),
+                "average": self.average.weights,
+                "num_updates": self.average.num_updates,
+                "optimizer": self.optimizer.state_dict(),
+                "num_steps": self.num_steps,
+                "elapsed_s": self.elapsed_s,
+            },
+            partial,
+        )
+        partial.replace(self.state_path)
+
+    def resume(self) -> bool:
+        """Take up the state of an earlier run in the same folder; False where there is none."""
+        if not self.state_path.exists():
+            return False
+        state = torch.load(self.state_path, map_location=self.config.device, weights_only=True)
+        try:
+            self.networks.load_state_dict(state["networks"])
+            self.optimizer.load_state_dict(state["optimizer"])
+        except (KeyError, RuntimeError, ValueError) as error:
+            raise CheckpointError(
+                explain(
+                    str(self.state_path),
+                    expected="the state of a run with the same networks and mode",
+                    got=f"{error}".splitlines()[0],
+                    do="Give the new run a folder of its own.",
+                )
+            ) from error
+        self.average.weights = state["average"]
+        self.average.num_updates = state["num_updates"]
+        self.num_steps = state["num_steps"]
+        self.elapsed_s = state["elapsed_s"]
+        return True
+
+    def run(self) -> None:
+        """Train until the time is up, saving as it goes; returns after the last save."""
+        config = self.config
+        started = last_save = time.monotonic()
+        losses: list[float] = []
+        while (spent := time.monotonic() - started) < config.duration_s:
+            remaining = 1.0 - spent / config.duration_s
+            factor = min(1.0, (self.num_steps + 1) / config.warmup_steps)
+            if config.cool_down > 0:
+                factor *= min(1.0, remaining / config.cool_down)
+            self.optimizer.set_rate(config.rate * factor)
+            losses.append(self.step())
+            if len(losses) == 50:
+                self._log(losses, self.elapsed_s + time.monotonic() - started)
+                losses = []
+            if time.monotonic() - last_save > config.save_every_s:
+                elapsed_before = self.elapsed_s
+                self.elapsed_s += time.monotonic() - started
+                self.save()
+                self.elapsed_s = elapsed_before
+                self.pool.refresh(at_most=4)
+                last_save = time.monotonic()
+        self.elapsed_s += time.monotonic() - started
+        self.save()
+
+    def step(self) -> float:
+        """One step on one batch; returns its mean loss."""
+        config = self.config
+        # Position, not history, decides what a step sees: a resumed run continues the sequence.
+        rng = np.random.default_rng([config.seed, self.num_steps])
+        generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+        active = self._draw_active(rng)
+        batch = self.pool.draw(
+            config.batch_size, active, rng, num_frames=self._draw_num_frames(rng)
+        )
+        loss = self._loss(batch, active, rng, generator)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        nn.utils.clip_grad_norm_([p for p in self.networks.parameters() if p.requires_grad], 1.0)
+        self.optimizer.step()
+        self.average.update(self.networks)
+        self.num_steps += 1
+        return loss.item()
+
+    def _draw_active(self, rng: np.random.Generator) -> tuple[str, ...]:
+        if self.config.mode == "base":
+            return ()
+        if self.config.mode == "branch":
+            assert self.config.branch is not None
+            return (self.config.branch,)
+        return draw_active(CONTROL_NAMES, rng)
+
+    def _draw_num_frames(self, rng: np.random.Generator) -> int:
+        strides = self.networks.autoencoder.strides
+        whole = strides.latent_frames(self.pool.shards[0].looks.shape[2])
+        if whole > 1 and rng.random() < self.config.share_shorter:
+            return strides.pixel_frames(int(rng.integers(1, whole)))
+        return strides.pixel_frames(whole)
+
+    def _loss(
+        self,
+        batch: Batch,
+        active: tuple[str, ...],
+        rng: np.random.Generator,
+        generator: torch.Generator,
+    ) -> torch.Tensor:
+        config, networks = self.config, self.networks
+        device = config.device
+        with torch.no_grad():
+            clean = networks.autoencoder.encode(batch.video.to(device))
+            controls = {
+                name: networks.autoencoder.encode_control(video.to(device))
+                for name, video in batch.controls.items()
+            }
+        grid = (clean.shape[2], clean.shape[3], clean.shape[4])
+        weights = draw_weights(len(active), config.batch_size, grid, rng).to(device)
+        prompts = ["" if rng.random() < config.share_no_text else p for p in batch.prompts]
+        given = rng.random() < config.share_clean_first and clean.shape[2] > 1
+        return flow_loss(
+            networks.model,
+            clean,
+            networks.text_encoder.encode(prompts),
+            controls,
+            dict(zip(active, weights, strict=True)),
+            sigma=draw_sigma(config.batch_size, generator).to(device),
+            noise=torch.randn(clean.shape, generator=generator).to(device),
+            num_clean_frames=1 if given else 0,
+        ).mean()
+
+    def _log(self, losses: list[float], elapsed_s: float) -> None:
+        entry: dict[str, Any] = {
+            "step": self.num_steps,
+            "clips": self.num_steps * self.config.batch_size,
+            "elapsed_s": round(elapsed_s, 1),
+            "loss": round(float(np.mean(losses)), 4),
+            "scenes": self.pool.num_scenes,
+        }
+        self.config.run_dir.mkdir(parents=True, exist_ok=True)
+        with (self.config.run_dir / "metrics.jsonl").open("a") as file:
+            file.write(json.dumps(entry) + "\n")
+        log.info("%s", entry)

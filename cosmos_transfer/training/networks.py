@@ -1,0 +1,79 @@
+"""The networks of the embedded checkpoint, built new or loaded to be trained further."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder, CausalVideoConfig
+from cosmos_transfer.inputs.prompt import (
+    VocabularyTextConfig,
+    VocabularyTextEncoder,
+    split_words,
+)
+from cosmos_transfer.model.controlled import ControlledModel
+from cosmos_transfer.model.latent_unet import (
+    LatentUNet,
+    LatentUNetBranch,
+    LatentUNetBranchConfig,
+    LatentUNetConfig,
+)
+from cosmos_transfer.training.data import CONTROL_NAMES
+from cosmos_transfer.training.scenes import VOCABULARY
+
+# Words that prompts contain and that say nothing about the picture.
+FILLER_WORDS = (
+    "a an the of in on with at and by to from for is it view scene picture image video clip footage "
+    "behind wall table tabletop desk driving through city time very some"
+).split()
+
+
+def vocabulary_words() -> tuple[str, ...]:
+    """Every word of every synonym in the scenes' vocabulary, and the filler words."""
+    words = {
+        word
+        for values in VOCABULARY.values()
+        for synonyms in values.values()
+        for phrase in synonyms
+        for word in split_words(phrase)
+    }
+    return tuple(sorted(words | set(FILLER_WORDS)))
+
+
+class EmbeddedNetworks(nn.Module):
+    """All that the embedded checkpoint consists of."""
+
+    def __init__(
+        self,
+        autoencoder: CausalVideoAutoencoder,
+        text_encoder: VocabularyTextEncoder,
+        model: ControlledModel,
+    ) -> None:
+        super().__init__()
+        self.autoencoder = autoencoder
+        self.text_encoder = text_encoder
+        self.model = model
+
+
+def new_networks(
+    autoencoder: CausalVideoConfig | None = None,
+    base: LatentUNetConfig | None = None,
+) -> EmbeddedNetworks:
+    """Untrained networks; the autoencoder still needs its principal components."""
+    autoencoder_network = CausalVideoAutoencoder(autoencoder or CausalVideoConfig())
+    base = base or LatentUNetConfig()
+    branches = {
+        name: LatentUNetBranch(
+            LatentUNetBranchConfig(
+                control_channels=autoencoder_network.control_channels,
+                latent_channels=base.latent_channels,
+                width=base.width,
+                num_blocks=LatentUNet.num_controlled_blocks,
+            )
+        )
+        for name in CONTROL_NAMES
+    }
+    text_encoder = VocabularyTextEncoder(
+        VocabularyTextConfig(words=vocabulary_words(), width=base.text_width)
+    )
+    model = ControlledModel(LatentUNet(base), branches, timestep_scale=1.0)
+    return EmbeddedNetworks(autoencoder_network, text_encoder, model)
