@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -56,6 +56,7 @@ ESTIMATOR_GROUP = "cosmos_transfer.estimators"
 _EXTRACTED = frozenset({"edge", "vis"})
 
 
+@runtime_checkable
 class CheckpointFacts(Protocol):
     """What checking needs to know of a checkpoint."""
 
