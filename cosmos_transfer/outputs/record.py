@@ -57,15 +57,15 @@ class GenerationRecord:
     times: tuple[Fraction, ...]
     chunks: tuple[Mapping[str, int], ...] = ()
     """The plan of a long clip: index, start, stop, num_inherited, num_padded."""
-    weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    weights: Mapping[str, Mapping[str, float | int]] = field(default_factory=dict)
     """Per control the mean, least and greatest effective weight (:func:`weight_summary`)."""
     seeds: Mapping[str, int] = field(default_factory=dict)
     device: str = "cpu"
     dtype: str = "float32"
     versions: Mapping[str, str] = field(default_factory=lambda: library_versions())
     created: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
-    timings_s: Mapping[str, float] = field(default_factory=dict)
-    metrics: Mapping[str, float] = field(default_factory=dict)
+    timings_s: Mapping[str, float | int] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
     outputs: Mapping[str, str] = field(default_factory=dict)
     """What was written beside the record, by role: file name relative to the record."""
     notes: tuple[str, ...] = ()
