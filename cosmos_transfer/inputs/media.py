@@ -8,6 +8,7 @@ carries no tag. Times are seconds as fractions, on the file's own clock.
 from __future__ import annotations
 
 import logging
+import re
 import warnings
 import zipfile
 from collections.abc import Callable, Iterator
@@ -80,6 +81,8 @@ def _is_npz(path: Path) -> bool:
 def unreadable(path: Path, error: Exception) -> MediaError:
     """The error for a file that is there and cannot be decoded."""
     reason = " ".join(str(error).split()).replace(f": '{path}'", "")
+    # FFmpeg's own error numbers are large and mean nothing to a reader.
+    reason = re.sub(r"^\[Errno \d{4,}\] ", "", reason)
     return MediaError(
         explain(
             str(path),
@@ -262,7 +265,10 @@ def decode_video(path: Path, pixel_format: str | None) -> Iterator[VideoFrame]:
     try:
         with _open_video(path) as container:
             stream = _video_stream(path, container)
-            stream.thread_type = "AUTO"
+            _check_whole(path, stream)
+            # Decoding whole frames in parallel swallows errors: a damaged clip would come back
+            # shorter without a word.
+            stream.thread_type = "SLICE"
             aspect = stream.codec_context.sample_aspect_ratio
             if aspect and aspect != 1:
                 log.warning(
@@ -298,6 +304,21 @@ def _open_video(path: Path) -> Iterator[Any]:
         raise unreadable(path, error) from error
     with container:
         yield container
+
+
+def _check_whole(path: Path, stream: Any) -> None:
+    """Refuse a file that ends before the last frame its index lists."""
+    end = max((entry.pos + entry.size for entry in stream.index_entries), default=0)
+    size = path.stat().st_size
+    if end > size:
+        raise MediaError(
+            explain(
+                str(path),
+                expected=f"a whole file (its index reaches to byte {end:,})",
+                got=f"one that ends at byte {size:,}",
+                do="Copy or download it again.",
+            )
+        )
 
 
 def _video_stream(path: Path, container: Any) -> Any:

@@ -48,7 +48,8 @@ def write_video(
     """Encode with plain PyAV; ``ticks`` on ``time_base`` make a variable frame rate."""
     rate = Fraction(rate)
     base = time_base or 1 / rate
-    with av.open(str(path), "w") as container:
+    index_first = {"movflags": "faststart"} if path.suffix == ".mp4" else {}
+    with av.open(str(path), "w", options=index_first) as container:
         stream = container.add_stream(codec, rate=rate, options=options or {"crf": "10"})
         stream.width, stream.height, stream.pix_fmt = frames.shape[2], frames.shape[1], pixel_format
         stream.codec_context.time_base = base

@@ -281,13 +281,26 @@ def test_a_video_cut_short_is_refused(tmp_path):
     path = write_video(
         tmp_path / "whole.mp4",
         np.random.default_rng(0).integers(0, 256, (8, 48, 64, 3), dtype=np.uint8),
-        options={"movflags": "faststart", "crf": "10"},
     )
     content = path.read_bytes()
-    (tmp_path / "cut.mp4").write_bytes(content[: len(content) // 2])
+    for kept in (len(content) // 2, len(content) - 100):
+        (tmp_path / "cut.mp4").write_bytes(content[:kept])
+        for read in (read_clip, probe_clip):
+            with pytest.raises(MediaError, match=f"ends at byte {kept:,}") as caught:
+                read(tmp_path / "cut.mp4")
+            one_line(caught.value)
+
+
+def test_damage_inside_a_video_never_shortens_it_without_a_word(tmp_path):
+    frames = np.random.default_rng(0).integers(0, 256, (8, 48, 64, 3), dtype=np.uint8)
+    path = write_video(tmp_path / "a.mp4", frames)
+    content = bytearray(path.read_bytes())
+    middle = content.find(b"mdat") + (len(content) - content.find(b"mdat")) // 2
+    content[middle : middle + 4000] = bytes(4000)
+    path.write_bytes(bytes(content))
     with pytest.raises(MediaError) as caught:
-        read_clip(tmp_path / "cut.mp4")
-    one_line(caught.value)
+        read_clip(path)
+    assert "Errno" not in one_line(caught.value)
 
 
 def test_an_empty_file_is_refused(tmp_path):
