@@ -35,6 +35,10 @@ class Autoencoder(Protocol):
         """Encode a clip that lies on the grid."""
         ...
 
+    def encode_control(self, video: Float[Tensor, "b 3 f h w"]) -> Float[Tensor, "b p t hz wz"]:
+        """Encode a control clip as the branches read it; the same as ``encode`` for most."""
+        ...
+
     def decode(self, latents: Float[Tensor, "b c t hz wz"]) -> Float[Tensor, "b 3 f h w"]:
         """Decode normalised latents to video in [-1, 1]."""
         ...

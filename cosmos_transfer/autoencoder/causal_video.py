@@ -7,9 +7,9 @@ Conventions
     autoencoder causal, lets any chunk be decoded alone, and keeps it two-dimensional, which is
     what two CPU cores can train.
 
-    The encoder is linear: the whitened principal components of 4x4x4 patches. It needs no training,
-    so that the denoiser can be trained on it from the first minute; the decoder is convolutional and
-    may be trained further, also on generated latents, without touching the denoiser.
+    The encoder is linear: the whitened principal components of 4x4x4 patches. It needs no
+    training, so that the denoiser can be trained on it from the first minute; the decoder is
+    convolutional and may be trained further without touching the denoiser.
 
     A control is not compressed (:meth:`CausalVideoAutoencoder.encode_control`): the branches read
     all 192 numbers of a patch, so that an edge is known to the pixel.
@@ -62,6 +62,7 @@ class ResidualBlock(nn.Module):
         self.conv_out = zero_init(nn.Conv2d(width, width, 3, padding=1))
 
     def forward(self, x: Float[Tensor, "b d h w"]) -> Float[Tensor, "b d h w"]:
+        """Add what the convolutions find."""
         return x + self.conv_out(nn.functional.silu(self.conv_in(self.norm(x))))
 
 
@@ -74,6 +75,7 @@ class ChannelNorm(nn.Module):
         self.scale = nn.Parameter(torch.ones(1, width, 1, 1))
 
     def forward(self, x: Float[Tensor, "b d h w"]) -> Float[Tensor, "b d h w"]:
+        """Scale every cell to unit root mean square, then each channel by its own factor."""
         return x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + 1e-6) * self.scale
 
 
@@ -170,6 +172,8 @@ class CausalVideoAutoencoder(nn.Module):
         keep = slice(-self.latent_channels, None)
         std = variances[keep].clamp_min(1e-12).sqrt()
         whiten = components[:, keep].T / std[:, None]
+        assert self.project.bias is not None
+        assert self.unproject.bias is not None
         self.project.weight.copy_(whiten[:, :, None, None])
         self.project.bias.copy_(-whiten @ mean)
         self.unproject.weight.copy_((components[:, keep] * std)[:, :, None, None])

@@ -56,6 +56,10 @@ class WanAutoencoder(nn.Module):
         # Normalised in the video's dtype: half precision would lose a digit for nothing.
         return (posterior.mode().to(video.dtype) - mean.to(video.dtype)) / std.to(video.dtype)
 
+    def encode_control(self, video: Float[Tensor, "b 3 f h w"]) -> Float[Tensor, "b c t hz wz"]:
+        """Encode a control clip: Cosmos' branches read the same latents as its base."""
+        return self.encode(video)
+
     @torch.no_grad()
     def decode(self, latents: Float[Tensor, "b c t hz wz"]) -> Float[Tensor, "b 3 f h w"]:
         """Decode normalised latents to video in [-1, 1], in the latents' dtype."""

@@ -82,6 +82,7 @@ class VocabularyTextEncoder(nn.Module):
         return cls(VocabularyTextConfig(**config))
 
     def unknown_words(self, prompt: str) -> tuple[str, ...]:
+        """Words outside the vocabulary that are not articles and the like."""
         return tuple(
             word
             for word in split_words(prompt)
@@ -98,7 +99,9 @@ class VocabularyTextEncoder(nn.Module):
         return ids
 
     def forward(self, ids: Int[Tensor, "b m"]) -> Float[Tensor, "b m d"]:
+        """Embed word ids and let neighbours mix."""
         return self.mix(self.words(ids) + self.places)
 
     def encode(self, prompts: Sequence[str]) -> Float[Tensor, "b m d"]:
+        """Tokenize and embed prompts."""
         return self(self.tokenize(prompts).to(self.places.device))

@@ -42,6 +42,8 @@ from cosmos_transfer.shapes import Size, Strides
 NETWORKS = {
     "CosmosTransformer3DModel": "cosmos_transfer.model.diffusers_compat",
     "CosmosControlNetModel": "cosmos_transfer.model.diffusers_compat",
+    "LatentUNet": "cosmos_transfer.model.latent_unet",
+    "LatentUNetBranch": "cosmos_transfer.model.latent_unet",
 }
 
 # diffusers' own file name, so that its from_pretrained reads these parts too.

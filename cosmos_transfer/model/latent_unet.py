@@ -19,7 +19,8 @@ Conventions
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
 
@@ -61,7 +62,7 @@ class LatentUNetBranchConfig:
 def flow_preconditioning(
     sigma: Float[Tensor, "*b"],
 ) -> tuple[Float[Tensor, "*b"], Float[Tensor, "*b"], Float[Tensor, "*b"]]:
-    """``(skip, out, scale_in)`` such that ``velocity = skip * noisy + out * net(scale_in * noisy)``.
+    """Factors with ``velocity = skip * noisy + out * network(scale_in * noisy)``, in that order.
 
     For clean latents and noise that are white with unit variance, ``skip * noisy`` is the best
     linear estimate of the velocity, and what remains to be learned has unit variance after
@@ -84,6 +85,7 @@ class CellNorm(nn.Module):
         self.scale = nn.Parameter(torch.ones(width, 1, 1))
 
     def forward(self, x: Float[Tensor, "bt d h w"]) -> Float[Tensor, "bt d h w"]:
+        """Scale every cell to unit root mean square, then each channel by its own factor."""
         return x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + 1e-6) * self.scale
 
 
@@ -108,11 +110,10 @@ class ResidualBlock(nn.Module):
         self.norm_in = CellNorm(width_in)
         self.conv_in = nn.Conv2d(width_in, width, 3, padding=1)
         self.norm_out = CellNorm(width)
-        self.modulation = (
-            zeroed(nn.Linear(condition_width, 2 * width)) if condition_width else None
-        )
+        self.modulation = zeroed(nn.Linear(condition_width, 2 * width)) if condition_width else None
         self.conv_out = zeroed(nn.Conv2d(width, width, 3, padding=1))
-        self.conv_time = zeroed(nn.Conv1d(width, width, 3, padding=1))
+        self.conv_time = nn.Conv1d(width, width, 3, padding=1)
+        zeroed(self.conv_time)
         self.skip = nn.Conv2d(width_in, width, 1) if width_in != width else nn.Identity()
 
     def forward(
@@ -121,6 +122,7 @@ class ResidualBlock(nn.Module):
         condition: Float[Tensor, "bt e"] | None,
         num_frames: int,
     ) -> Float[Tensor, "bt d h w"]:
+        """Add what the convolutions find; frames are folded into the batch, time fastest."""
         hidden = self.norm_out(self.conv_in(functional.silu(self.norm_in(x))))
         if self.modulation is not None:
             scale, shift = self.modulation(condition)[:, :, None, None].chunk(2, dim=1)
@@ -133,7 +135,8 @@ class ResidualBlock(nn.Module):
     ) -> Float[Tensor, "bt d h w"]:
         # Three 1x1 convolutions on shifted frames: no transposition of the whole tensor. Frames
         # before the first and after the last one count as zero.
-        taps = self.conv_time.weight[..., None, None].unbind(2)
+        weight: Tensor = self.conv_time.weight
+        taps = weight[..., None, None].unbind(2)
         middle = functional.conv2d(hidden, taps[1], self.conv_time.bias)
         if num_frames == 1:
             return middle
@@ -188,10 +191,13 @@ class Attention(nn.Module):
     def forward(
         self, x: Float[Tensor, "bt d h w"], text: Float[Tensor, "b m e"], num_frames: int
     ) -> Float[Tensor, "bt d h w"]:
+        """Let every cell look at all others, then at the text."""
         height, width = x.shape[-2:]
         tokens = rearrange(x, "(b t) d h w -> b (t h w) d", t=num_frames)
         angles = rotary_angles(num_frames, height, width, self.head_width).to(tokens.device)
-        query, key, value = (self._heads(y) for y in self.to_qkv(self.norm_self(tokens)).chunk(3, -1))
+        query, key, value = (
+            self._heads(y) for y in self.to_qkv(self.norm_self(tokens)).chunk(3, -1)
+        )
         query, key = (rotate(self.norm_heads(y), angles) for y in (query, key))
         attended = functional.scaled_dot_product_attention(query, key, value)
         tokens = tokens + self.self_out(rearrange(attended, "b a n e -> b n (a e)"))
@@ -255,9 +261,10 @@ class LatentUNet(nn.Module):
         """The dtype of the weights."""
         return self.read.weight.dtype
 
-    def save_config(self) -> dict[str, Any]:
-        """The settings as a JSON-ready mapping."""
-        return asdict(self.settings)
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> LatentUNet:
+        """Build an untrained network from the fields of its settings."""
+        return cls(LatentUNetConfig(**config))
 
     def forward(
         self,
@@ -356,9 +363,10 @@ class LatentUNetBranch(nn.Module):
         """The dtype of the weights."""
         return self.read.weight.dtype
 
-    def save_config(self) -> dict[str, Any]:
-        """The settings as a JSON-ready mapping."""
-        return asdict(self.settings)
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> LatentUNetBranch:
+        """Build an untrained branch from the fields of its settings."""
+        return cls(LatentUNetBranchConfig(**config))
 
     def forward(
         self,
@@ -381,7 +389,5 @@ class LatentUNetBranch(nn.Module):
         residuals = []
         for block, output in zip(self.blocks, self.outputs, strict=True):
             x = block(x, None, num_frames)
-            residuals.append(
-                rearrange(output(x), "(b t) d h w -> b (t h w) d", b=batch_size)
-            )
+            residuals.append(rearrange(output(x), "(b t) d h w -> b (t h w) d", b=batch_size))
         return (residuals,)

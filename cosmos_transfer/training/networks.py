@@ -21,10 +21,11 @@ from cosmos_transfer.training.data import CONTROL_NAMES
 from cosmos_transfer.training.scenes import VOCABULARY
 
 # Words that prompts contain and that say nothing about the picture.
-FILLER_WORDS = (
-    "a an the of in on with at and by to from for is it view scene picture image video clip footage "
-    "behind wall table tabletop desk driving through city time very some"
-).split()
+FILLER_WORDS = frozenset(
+    "view scene picture image video clip behind wall table tabletop desk driving city".split()  # noqa: SIM905
+)
+# Left out without a word in the record.
+IGNORED_WORDS = frozenset("a an the of in on with at and by to from for is it some very".split())  # noqa: SIM905
 
 
 def vocabulary_words() -> tuple[str, ...]:
@@ -36,7 +37,7 @@ def vocabulary_words() -> tuple[str, ...]:
         for phrase in synonyms
         for word in split_words(phrase)
     }
-    return tuple(sorted(words | set(FILLER_WORDS)))
+    return tuple(sorted(words | FILLER_WORDS))
 
 
 class EmbeddedNetworks(nn.Module):
@@ -73,7 +74,9 @@ def new_networks(
         for name in CONTROL_NAMES
     }
     text_encoder = VocabularyTextEncoder(
-        VocabularyTextConfig(words=vocabulary_words(), width=base.text_width)
+        VocabularyTextConfig(
+            words=vocabulary_words(), ignored_words=sorted(IGNORED_WORDS), width=base.text_width
+        )
     )
     model = ControlledModel(LatentUNet(base), branches, timestep_scale=1.0)
     return EmbeddedNetworks(autoencoder_network, text_encoder, model)

@@ -1,8 +1,8 @@
 """What training minimises: rectified flow under randomly drawn controls.
 
-``noisy = (1 - sigma) * clean + sigma * noise``; the model predicts ``noise - clean``. Squared errors
-are multiplied by ``(1 - sigma)^2 + sigma^2``, the variance of the noisy latents, so that every sigma
-asks for the same amount (see :func:`cosmos_transfer.model.latent_unet.flow_preconditioning`).
+``noisy = (1 - sigma) * clean + sigma * noise``; the model predicts ``noise - clean``. Squared
+errors are multiplied by ``(1 - sigma)^2 + sigma^2``, the variance of the noisy latents, so that
+every sigma asks for the same amount (``model.latent_unet.flow_preconditioning``).
 """
 
 from __future__ import annotations

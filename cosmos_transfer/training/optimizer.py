@@ -39,7 +39,8 @@ class MuonAdam(torch.optim.Optimizer):
     """One optimiser, two kinds of groups, told apart by the group's ``use_muon``."""
 
     def __init__(self, modules: Iterable[tuple[str, nn.Module]]) -> None:
-        matrices, others = [], []
+        matrices: list[nn.Parameter] = []
+        others: list[nn.Parameter] = []
         for _, module in modules:
             for name, parameter in module.named_parameters():
                 inside = any(part in name for part in ("blocks", "attention", "decoder"))
@@ -66,18 +67,18 @@ class MuonAdam(torch.optim.Optimizer):
                     continue
                 update = self._muon if group["use_muon"] else self._adam
                 parameter.mul_(1.0 - group["lr"] * group["weight_decay"])
-                update(parameter, group["lr"])
+                update(parameter, parameter.grad, group["lr"])
 
-    def _muon(self, parameter: Tensor, rate: float) -> None:
+    def _muon(self, parameter: Tensor, gradient: Tensor, rate: float) -> None:
         state = self.state[parameter]
         momentum = state.setdefault("momentum", torch.zeros_like(parameter))
-        momentum.lerp_(parameter.grad, 1.0 - MUON_MOMENTUM)
-        ahead = torch.lerp(parameter.grad, momentum, MUON_MOMENTUM).flatten(1)
+        momentum.lerp_(gradient, 1.0 - MUON_MOMENTUM)
+        ahead = torch.lerp(gradient, momentum, MUON_MOMENTUM).flatten(1)
         update = orthogonalize(ahead)
         scale = max(1.0, update.shape[0] / update.shape[1]) ** 0.5
         parameter.add_(update.view_as(parameter), alpha=-rate * scale)
 
-    def _adam(self, parameter: Tensor, rate: float) -> None:
+    def _adam(self, parameter: Tensor, gradient: Tensor, rate: float) -> None:
         state = self.state[parameter]
         if not state:
             state["step"] = torch.zeros(())
@@ -86,7 +87,7 @@ class MuonAdam(torch.optim.Optimizer):
         state["step"] += 1
         step = state["step"].item()
         first, second = state["first"], state["second"]
-        first.lerp_(parameter.grad, 1 - 0.9)
-        second.lerp_(parameter.grad.square(), 1 - 0.98)
+        first.lerp_(gradient, 1 - 0.9)
+        second.lerp_(gradient.square(), 1 - 0.98)
         denominator = (second / (1 - 0.98**step)).sqrt_().add_(1e-8)
         parameter.addcdiv_(first, denominator, value=-rate / (1 - 0.9**step))

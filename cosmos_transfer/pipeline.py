@@ -1,0 +1,517 @@
+"""The page that tells the story: a request in, a clip out.
+
+:meth:`TransferPipeline.generate` reads top to bottom like the folders of this package: inputs,
+controls, weights, model, diffusion, long video, outputs.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from tqdm import tqdm
+
+from cosmos_transfer.controls.base import ControlClip
+from cosmos_transfer.controls.given import Target
+from cosmos_transfer.controls.registry import prepare_control
+from cosmos_transfer.controls.seg import given_segmentation
+from cosmos_transfer.diffusion.denoiser import Denoiser
+from cosmos_transfer.diffusion.guidance import Guided
+from cosmos_transfer.diffusion.noise import chunk_noise
+from cosmos_transfer.diffusion.noise_schedule import checkpoint_sigmas
+from cosmos_transfer.diffusion.samplers import get_sampler
+from cosmos_transfer.errors import ConfigError, NumericsError, explain
+from cosmos_transfer.inputs.request import request_from_mapping, request_to_mapping
+from cosmos_transfer.inputs.validate import CheckedRequest, check_request
+from cosmos_transfer.inputs.video import (
+    VideoClip,
+    file_sha256,
+    match_length,
+    read_clip,
+    resize_frames,
+)
+from cosmos_transfer.long_video.plan import Chunk, plan_chunks
+from cosmos_transfer.long_video.stitch import stitch
+from cosmos_transfer.model.checkpoint import Checkpoint, load_checkpoint
+from cosmos_transfer.outputs.record import GenerationRecord, weight_summary, write_record
+from cosmos_transfer.outputs.writer import write_clip
+from cosmos_transfer.shapes import Size, reflected_indices, round_up
+from cosmos_transfer.weights.fusion import token_weights
+from cosmos_transfer.weights.maps import WeightMaps, build_weight_maps
+
+INHERITED_FRAMES = 1
+"""Frames that a chunk of a long clip takes over from the one before."""
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class GeneratedClip:
+    """What one request came to: frames of the input's size, length and times, and its record."""
+
+    frames: UInt8[np.ndarray, "f h w 3"]
+    times: tuple[Fraction, ...]
+    rate: Fraction
+    is_still: bool
+    record: GenerationRecord
+
+    def save(self, path: str | Path, *, codec: str | None = None, overwrite: bool = False) -> Path:
+        """Write the clip and, beside it, its record; returns where the clip went.
+
+        Args:
+            path: File name, with or without its ending.
+            codec: ``h264``, ``ffv1``, ``rgb`` or ``png``; what the request asked for by default.
+            overwrite: Replace files that are there.
+        """
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        written = write_clip(
+            path,
+            self.frames,
+            times=self.times,
+            rate=self.rate,
+            codec=codec or str(self.record.request["output_codec"]),
+            overwrite=overwrite,
+            is_still=self.is_still,
+        )
+        record = replace(self.record, outputs={"clip": written.name})
+        write_record(written.with_suffix(".json"), record, overwrite=overwrite)
+        return written
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Conditions:
+    """A request's inputs at the padded working size; everything a chunk is cut from."""
+
+    controls: tuple[ControlClip, ...]
+    maps: WeightMaps
+    working_size: Size
+    padded_size: Size
+
+
+class TransferPipeline:
+    """A checkpoint, ready to turn requests into clips."""
+
+    def __init__(
+        self,
+        checkpoint: Checkpoint,
+        *,
+        device: torch.device,
+        show_progress: bool = True,
+        estimators: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.checkpoint = checkpoint
+        self.device = device
+        self.show_progress = show_progress
+        self.estimators = estimators
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        name_or_path: str | Path = "embedded",
+        *,
+        device: str = "auto",
+        dtype: str | torch.dtype | None = None,
+        show_progress: bool = True,
+        estimators: Mapping[str, Any] | None = None,
+        local_files_only: bool = False,
+    ) -> TransferPipeline:
+        """Load a checkpoint.
+
+        Args:
+            name_or_path: ``embedded``, a folder, or a hub id.
+            device: ``cpu``, ``cuda``, or ``auto`` for cuda where there is one.
+            dtype: What the networks compute in; float32 on a CPU, bfloat16 elsewhere.
+            show_progress: Draw a progress bar on stderr.
+            estimators: What finds depth or seg in RGB, by control name; see
+                :mod:`cosmos_transfer.controls.registry`.
+            local_files_only: Ask no hub.
+
+        Raises:
+            CheckpointError: The checkpoint is missing, damaged, or of another architecture.
+            ConfigError: A device or dtype that is not there.
+        """
+        place = _device(device)
+        checkpoint = load_checkpoint(
+            name_or_path,
+            device=place,
+            dtype=_dtype(dtype),
+            local_files_only=local_files_only,
+        )
+        return cls(checkpoint, device=place, show_progress=show_progress, estimators=estimators)
+
+    def __call__(
+        self,
+        *,
+        prompt: str,
+        video: str | Path | UInt8[np.ndarray, "f h w 3"] | None = None,
+        controls: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> GeneratedClip:
+        """Make one clip.
+
+        Args:
+            prompt: How the new clip looks.
+            video: The clip to restyle; may be left out where a control is given as a clip.
+            controls: Per control (``edge``, ``depth``, ``seg``, ``vis``) its weight, or a mapping
+                of :class:`~cosmos_transfer.inputs.request.ControlRequest`'s fields.
+            settings: The other fields of
+                :class:`~cosmos_transfer.inputs.request.GenerationRequest`.
+
+        Raises:
+            TransferError: The request cannot be honoured; nothing has been generated.
+        """
+        given = {"prompt": prompt, "video": video, "controls": dict(controls or {}), **settings}
+        request = request_from_mapping(
+            {key: value for key, value in given.items() if value is not None}
+        )
+        estimators = None if self.estimators is None else tuple(self.estimators)
+        return self.generate(check_request(request, self.checkpoint.info, estimators=estimators))
+
+    @torch.inference_mode()
+    def generate(self, checked: CheckedRequest) -> GeneratedClip:
+        """Make the clip of a request that was checked."""
+        request, info = checked.request, self.checkpoint.info
+        clock = _Clock()
+        with clock("read"):
+            conditions = self._read(checked)
+        with clock("text"):
+            text, negative = self._encode_prompts(request.prompt, request.negative_prompt)
+        plan = plan_chunks(
+            checked.num_frames,
+            chunk_frames=info.native_frames,
+            overlap=min(INHERITED_FRAMES, info.native_frames - 1),
+            strides=info.strides,
+        )
+        steps = request.num_inference_steps or info.num_inference_steps
+        guidance = info.guidance_scale if request.guidance_scale is None else request.guidance_scale
+        sigmas = checkpoint_sigmas(steps, shift=info.shift, karras=info.karras)
+        sample = get_sampler(info.sampler)
+
+        pieces: list[UInt8[np.ndarray, "_ h w 3"]] = []
+        weights: list[Float[Tensor, "k n"]] = []
+        with self._progress(len(plan) * steps) as on_step:
+            for chunk in plan:
+                with clock("encode"):
+                    control_latents, chunk_weights = self._encode_controls(
+                        conditions, chunk, request.weight_rule
+                    )
+                    inherited = self._encode_inherited(pieces, chunk)
+                with clock("denoise"):
+                    denoiser = self._denoiser(
+                        text, negative, control_latents, chunk_weights, inherited, guidance
+                    )
+                    noise = self._noise(checked, chunk, conditions.padded_size)
+                    latents = sample(denoiser, noise, sigmas, on_step=on_step)
+                _check_finite(latents, chunk)
+                with clock("decode"):
+                    pieces.append(self._decode(latents))
+                weights.append(chunk_weights)
+        with clock("resize"):
+            frames = _uncrop(stitch(plan, pieces), conditions.working_size, checked.size)
+        return GeneratedClip(
+            frames=frames,
+            times=checked.times,
+            rate=checked.rate,
+            is_still=checked.is_still,
+            record=self._record(checked, conditions, plan, weights, steps, guidance, clock),
+        )
+
+    # ------------------------------------------------------------------ what goes in, what steers
+
+    def _read(self, checked: CheckedRequest) -> _Conditions:
+        request, size = checked.request, checked.working_size
+        clip = _read_video(checked)
+        controls = tuple(
+            prepare_control(
+                control,
+                clip,
+                size=size,
+                num_frames=checked.num_frames,
+                length_policy=checked.length_policy,
+                estimators=self.estimators,
+            )
+            for control in request.controls
+        )
+        seg = next((each for each in request.controls if each.name == "seg"), None)
+        has_class_rule = any(isinstance(each.weight, Mapping) for each in request.controls)
+        target = Target(
+            size=size, num_frames=checked.num_frames, length_policy=checked.length_policy
+        )
+        maps = build_weight_maps(
+            request.controls,
+            num_frames=checked.num_frames,
+            size=size,
+            segmentation=given_segmentation(seg, target) if seg and has_class_rule else None,
+            length_policy=checked.length_policy,
+        )
+        multiple = self.checkpoint.info.spatial_multiple
+        padded = Size(round_up(size.height, multiple), round_up(size.width, multiple))
+        return _Conditions(
+            controls=tuple(
+                replace(control, picture=_pad(control.picture, padded)) for control in controls
+            ),
+            maps=maps.padded_to(padded),
+            working_size=size,
+            padded_size=padded,
+        )
+
+    def _encode_prompts(self, prompt: str, negative: str) -> tuple[Tensor, Tensor]:
+        encoder = self.checkpoint.text_encoder
+        return encoder.encode([prompt]), encoder.encode([negative])
+
+    def _encode_controls(
+        self, conditions: _Conditions, chunk: Chunk, rule: str
+    ) -> tuple[dict[str, Tensor], Float[Tensor, "k n"]]:
+        info = self.checkpoint.info
+        frames = list(chunk.frame_indices)
+        maps = torch.from_numpy(conditions.maps.at_frames(frames).values)
+        weights = token_weights(maps, info.strides, info.patch, rule).to(self.device)
+        latents = {
+            control.name: self.checkpoint.autoencoder.encode_control(
+                _to_video(control.picture[frames]).to(self.device)
+            )
+            # A branch that acts nowhere in this chunk is not run, and needs no latents.
+            for control, weight in zip(conditions.controls, weights, strict=True)
+            if bool(weight.any())
+        }
+        return latents, weights
+
+    def _encode_inherited(
+        self, pieces: list[UInt8[np.ndarray, "_ h w 3"]], chunk: Chunk
+    ) -> tuple[Tensor, int] | None:
+        if chunk.num_inherited == 0:
+            return None
+        # Chunks before the last are never padded, so the inherited frames are the last ones.
+        frames = pieces[-1][-chunk.num_inherited :]
+        latents = self.checkpoint.autoencoder.encode(_to_video(frames).to(self.device))
+        return latents, latents.shape[2]
+
+    # -------------------------------------------------------------------------- what predicts
+
+    def _denoiser(
+        self,
+        text: Tensor,
+        negative: Tensor,
+        control_latents: Mapping[str, Tensor],
+        weights: Float[Tensor, "k n"],
+        inherited: tuple[Tensor, int] | None,
+        guidance_scale: float,
+    ) -> Denoiser:
+        active = weights[weights.any(dim=1)][:, None]
+        conditional = self.checkpoint.model.conditioned_on(text, control_latents, active, inherited)
+        unconditional = None
+        if guidance_scale != 1.0:
+            unconditional = self.checkpoint.model.conditioned_on(
+                negative, control_latents, active, inherited
+            )
+        return Guided(conditional, unconditional, guidance_scale)
+
+    def _noise(
+        self, checked: CheckedRequest, chunk: Chunk, size: Size
+    ) -> Float[Tensor, "1 c t h w"]:
+        info, request = self.checkpoint.info, checked.request
+        shape = (
+            info.latent_channels,
+            info.strides.latent_frames(chunk.num_frames),
+            size.height // info.strides.space,
+            size.width // info.strides.space,
+        )
+        noise = chunk_noise(
+            shape,
+            seed=request.seed,
+            episode=request.episode,
+            variant=request.variant,
+            chunk=chunk.index,
+        )
+        return noise[None].to(self.device)
+
+    def _decode(self, latents: Float[Tensor, "1 c t h w"]) -> UInt8[np.ndarray, "f h w 3"]:
+        video = self.checkpoint.autoencoder.decode(latents)[0].float()
+        frames = ((video + 1.0) * 127.5).round().clamp(0.0, 255.0).to(torch.uint8)
+        return np.ascontiguousarray(frames.permute(1, 2, 3, 0).cpu().numpy())
+
+    # --------------------------------------------------------------------------- what comes out
+
+    @contextmanager
+    def _progress(self, total: int) -> Iterator[Any]:
+        with tqdm(total=total, desc="denoise", unit="step", disable=not self.show_progress) as bar:
+            yield lambda _step: bar.update(1)
+
+    def _record(
+        self,
+        checked: CheckedRequest,
+        conditions: _Conditions,
+        plan: tuple[Chunk, ...],
+        weights: list[Float[Tensor, "k n"]],
+        num_steps: int,
+        guidance_scale: float,
+        clock: _Clock,
+    ) -> GenerationRecord:
+        info, request = self.checkpoint.info, checked.request
+        resolved = replace(
+            request, num_inference_steps=num_steps, guidance_scale=float(guidance_scale)
+        )
+        effective = torch.cat(weights, dim=1).cpu().numpy()
+        unknown = self.checkpoint.text_encoder.unknown_words(request.prompt)
+        notes = [*checked.warnings]
+        notes += [f"{each.name}: {note}" for each in conditions.controls for note in each.notes]
+        if unknown:
+            notes.append("words of the prompt the text encoder left out: " + ", ".join(unknown))
+        return GenerationRecord(
+            request=request_to_mapping(resolved),
+            checkpoint={"id": info.id, "sha256": dict(info.sha256)},
+            inputs=tuple(
+                {
+                    "where": each.where,
+                    "path": None if each.path is None else str(each.path),
+                    "sha256": None if each.path is None else file_sha256(each.path),
+                    "num_frames": each.num_frames,
+                    "size": each.size,
+                }
+                for each in checked.inputs
+            ),
+            input_size=checked.size,
+            working_size=conditions.working_size,
+            padded_size=conditions.padded_size,
+            num_frames=checked.num_frames,
+            padded_frames=sum(chunk.num_padded for chunk in plan),
+            rate=checked.rate,
+            times=checked.times,
+            chunks=tuple(
+                {
+                    "index": chunk.index,
+                    "start": chunk.start,
+                    "stop": chunk.stop,
+                    "num_inherited": chunk.num_inherited,
+                    "num_padded": chunk.num_padded,
+                }
+                for chunk in plan
+            ),
+            weights={
+                control.name: weight_summary(values)
+                for control, values in zip(conditions.controls, effective, strict=True)
+            },
+            seeds={
+                "seed": request.seed,
+                "episode": request.episode,
+                "variant": request.variant,
+            },
+            device=str(self.device),
+            dtype=str(self.checkpoint.model.dtype).removeprefix("torch."),
+            timings_s=clock.seconds,
+            notes=tuple(notes),
+        )
+
+
+class _Clock:
+    """Seconds spent per stage."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    @contextmanager
+    def __call__(self, stage: str) -> Iterator[None]:
+        started = time.perf_counter()
+        yield
+        spent = time.perf_counter() - started
+        self.seconds[stage] = round(self.seconds.get(stage, 0.0) + spent, 4)
+
+
+def _read_video(checked: CheckedRequest) -> VideoClip | None:
+    """The clip at the working size; None where the request has controls alone."""
+    request = checked.request
+    if request.video is None:
+        return None
+    if isinstance(request.video, np.ndarray):
+        frames, path = request.video[: request.max_frames], None
+    else:
+        clip = read_clip(request.video, max_frames=request.max_frames, rate=request.rate)
+        frames, path = clip.frames, clip.path
+    indices = match_length(
+        len(frames), checked.num_frames, checked.length_policy, where=f"video {path or 'array'}"
+    )
+    if len(frames) != checked.num_frames:
+        frames = frames[indices]
+    return VideoClip(
+        frames=resize_frames(frames, checked.working_size, how="area"),
+        times=checked.times,
+        rate=checked.rate,
+        path=path,
+        is_still=checked.is_still,
+    )
+
+
+def _pad(frames: UInt8[np.ndarray, "f y x 3"], size: Size) -> UInt8[np.ndarray, "f h w 3"]:
+    rows = reflected_indices(frames.shape[1], size.height)
+    columns = reflected_indices(frames.shape[2], size.width)
+    return frames[:, list(rows)][:, :, list(columns)]
+
+
+def _uncrop(
+    frames: UInt8[np.ndarray, "f y x 3"], working: Size, size: Size
+) -> UInt8[np.ndarray, "f h w 3"]:
+    """Cut the padding off and scale back to the input's size."""
+    return resize_frames(frames[:, : working.height, : working.width], size, how="lanczos")
+
+
+def _to_video(frames: UInt8[np.ndarray, "f h w 3"]) -> Float[Tensor, "1 3 f h w"]:
+    video = torch.from_numpy(np.ascontiguousarray(frames)).permute(3, 0, 1, 2)
+    return video[None].float() / 127.5 - 1.0
+
+
+def _check_finite(latents: Tensor, chunk: Chunk) -> None:
+    if not bool(torch.isfinite(latents).all()):
+        raise NumericsError(
+            explain(
+                f"chunk {chunk.index}, latents",
+                expected="finite numbers",
+                got="NaN or infinity",
+                do="Run in float32 (dtype), or with a smaller guidance_scale.",
+            )
+        )
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise ConfigError(
+            explain("device", expected="auto, cpu or cuda", got=repr(name), do="Use one of these.")
+        ) from error
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(
+            explain(
+                "device",
+                expected="a CUDA device",
+                got="none on this machine",
+                do="Set model.device=cpu, or install a CUDA build of torch.",
+            )
+        )
+    return device
+
+
+def _dtype(dtype: str | torch.dtype | None) -> torch.dtype | None:
+    if dtype is None or isinstance(dtype, torch.dtype):
+        return dtype
+    if dtype not in DTYPES:
+        raise ConfigError(
+            explain(
+                "dtype",
+                expected="one of " + ", ".join(DTYPES),
+                got=repr(dtype),
+                do="Leave it unset for the device's own.",
+            )
+        )
+    return DTYPES[dtype]
