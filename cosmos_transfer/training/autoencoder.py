@@ -60,10 +60,11 @@ def train_decoder(
     batch_size: int = 4,
     rate: float = 0.5,
     seed: int = 0,
-) -> None:
+) -> Path:
     """Train for ``duration_s`` seconds and leave the averaged weights in ``autoencoder``.
 
-    The weights are also written to ``run_dir/autoencoder.pt`` when the time is up.
+    Returns:
+        Where the weights were written, too: ``run_dir/autoencoder.pt``.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
     encoder_parameters = {id(p) for p in autoencoder.project.parameters()}
@@ -100,4 +101,6 @@ def train_decoder(
             log.info("%s", entry)
             losses = []
     autoencoder.load_state_dict(average.weights)
-    torch.save(average.weights, run_dir / "autoencoder.pt")
+    path = run_dir / "autoencoder.pt"
+    torch.save(average.weights, path)
+    return path

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import cast
+
+import torch
 from torch import nn
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder, CausalVideoConfig
@@ -10,6 +14,7 @@ from cosmos_transfer.inputs.prompt import (
     VocabularyTextEncoder,
     split_words,
 )
+from cosmos_transfer.model.checkpoint import load_checkpoint
 from cosmos_transfer.model.controlled import ControlledModel
 from cosmos_transfer.model.latent_unet import (
     LatentUNet,
@@ -80,3 +85,14 @@ def new_networks(
     )
     model = ControlledModel(LatentUNet(base), branches, timestep_scale=1.0)
     return EmbeddedNetworks(autoencoder_network, text_encoder, model)
+
+
+def load_networks(name_or_path: str | Path) -> EmbeddedNetworks:
+    """The networks of a checkpoint in our layout, to be trained further."""
+    checkpoint = load_checkpoint(name_or_path, dtype=torch.float32)
+    networks = EmbeddedNetworks(
+        cast(CausalVideoAutoencoder, checkpoint.autoencoder),
+        cast(VocabularyTextEncoder, checkpoint.text_encoder),
+        checkpoint.model,
+    )
+    return networks.train()

@@ -1,0 +1,173 @@
+"""``cosmos-transfer train``: render clips, train the embedded checkpoint's parts, export them."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cosmos_transfer.cli.parser import make_parser
+from cosmos_transfer.errors import ConfigError, explain
+
+if TYPE_CHECKING:
+    from cosmos_transfer.training.batches import ClipPool
+    from cosmos_transfer.training.networks import EmbeddedNetworks
+
+DEFAULT_DATA = Path("runs/data")
+DEFAULT_RUN = Path("runs/joint")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command's own arguments."""
+    parser = make_parser(
+        "train",
+        "Train the embedded checkpoint on clips that this package renders: `data` renders them, "
+        "`joint` trains base and branches together (how the shipped weights were made), `base` "
+        "the base alone, `branch` one branch on a frozen base, `autoencoder` the decoder; "
+        "`export` writes a checkpoint folder from a run. Every run can be stopped and taken up.",
+    )
+    parser.add_argument(
+        "what", choices=("data", "autoencoder", "base", "branch", "joint", "export")
+    )
+    parser.add_argument(
+        "name", nargs="?", help="with `branch`: the control (edge, depth, seg or vis)"
+    )
+    parser.add_argument(
+        "--data", type=Path, default=DEFAULT_DATA, metavar="FOLDER", help="shards of clips"
+    )
+    parser.add_argument(
+        "--run", type=Path, default=DEFAULT_RUN, metavar="FOLDER", help="state and metrics"
+    )
+    parser.add_argument(
+        "--start-from",
+        metavar="NAME|FOLDER",
+        help="a checkpoint whose weights the run starts from, such as embedded",
+    )
+    parser.add_argument("--minutes", type=float, default=60.0, help="how long to train")
+    parser.add_argument("--scenes", type=int, default=3_000, help="with `data`: how many scenes")
+    parser.add_argument("--first-scene", type=int, default=0, help="with `data`: which comes first")
+    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument("--rate", type=float, default=1.0, help="factor on the learning rates")
+    parser.add_argument(
+        "--cool-down", type=float, default=0.35, help="last share of the run, rate falling to zero"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--threads", type=int, default=2, help="CPU threads of torch")
+    parser.add_argument(
+        "--output", type=Path, metavar="FOLDER", help="with `export`: the checkpoint to write"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="with `export`: replace it")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run the command; the number is the exit code."""
+    arguments = build_parser().parse_args(argv)
+    logging.getLogger("cosmos_transfer").setLevel(logging.INFO)
+    if arguments.what == "data":
+        return _render(arguments)
+    import torch
+
+    torch.set_num_threads(arguments.threads)
+    torch.manual_seed(arguments.seed)
+    if arguments.what == "export":
+        return _export(arguments)
+    if arguments.what == "autoencoder":
+        return _train_autoencoder(arguments)
+    return _train(arguments)
+
+
+def _render(arguments: argparse.Namespace) -> int:
+    from cosmos_transfer.training.data import render_shards
+
+    shards = render_shards(
+        arguments.data, num_scenes=arguments.scenes, first_scene=arguments.first_scene
+    )
+    for path in shards:
+        print(path, flush=True)
+    return 0
+
+
+def _train(arguments: argparse.Namespace) -> int:
+    from cosmos_transfer.training.loop import Trainer, TrainingConfig
+
+    config = TrainingConfig(
+        data_dir=arguments.data,
+        run_dir=arguments.run,
+        mode=arguments.what,
+        branch=arguments.name,
+        duration_s=60.0 * arguments.minutes,
+        cool_down=arguments.cool_down,
+        rate=arguments.rate,
+        batch_size=arguments.batch_size,
+        seed=arguments.seed,
+        device=arguments.device,
+    )
+    pool = _pool(arguments.data)
+    trainer = Trainer(_networks(arguments, pool), pool, config)
+    if trainer.resume():
+        print(f"resumed at step {trainer.num_steps}", file=sys.stderr)
+    trainer.run()
+    print(trainer.state_path)
+    return 0
+
+
+def _train_autoencoder(arguments: argparse.Namespace) -> int:
+    from cosmos_transfer.training.autoencoder import train_decoder
+
+    pool = _pool(arguments.data)
+    networks = _networks(arguments, pool)
+    weights = train_decoder(
+        networks.autoencoder,
+        pool,
+        run_dir=arguments.run,
+        duration_s=60.0 * arguments.minutes,
+        batch_size=arguments.batch_size,
+        rate=arguments.rate,
+        seed=arguments.seed,
+    )
+    print(weights)
+    return 0
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    from cosmos_transfer.training.export import export_run
+
+    if arguments.output is None:
+        raise ConfigError(
+            explain("train export", expected="--output FOLDER", got="none", do="Name a folder.")
+        )
+    print(export_run(arguments.run, arguments.output, overwrite=arguments.overwrite))
+    return 0
+
+
+def _pool(folder: Path) -> ClipPool:
+    from cosmos_transfer.training.batches import ClipPool
+
+    pool = ClipPool(folder)
+    pool.refresh()
+    if not pool.shards:
+        raise ConfigError(
+            explain(
+                f"train, {folder}",
+                expected="shards of rendered clips",
+                got="none",
+                do="Run cosmos-transfer train data first.",
+            )
+        )
+    return pool
+
+
+def _networks(arguments: argparse.Namespace, pool: ClipPool) -> EmbeddedNetworks:
+    from cosmos_transfer.training.autoencoder import fit_encoder
+    from cosmos_transfer.training.networks import load_networks, new_networks
+
+    if arguments.start_from is not None:
+        return load_networks(arguments.start_from)
+    networks = new_networks()
+    fit_encoder(networks.autoencoder, pool)
+    return networks
