@@ -60,11 +60,11 @@ class ModelSettings:
 
     checkpoint: str = "embedded"  # a name, or a folder in diffusers' layout
     device: str = "auto"  # auto: cuda where there is one, else cpu
-    dtype: str = "float32"  # float32, bfloat16, float16
+    dtype: str = "auto"  # auto: float32 on a CPU, bfloat16 on CUDA; or float32, bfloat16, float16
 
     def __post_init__(self) -> None:
         """Refuse a precision that no checkpoint runs in."""
-        known = ("float32", "bfloat16", "float16")
+        known = ("auto", "float32", "bfloat16", "float16")
         if self.dtype not in known:
             raise ConfigError(
                 explain(

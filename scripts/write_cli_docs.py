@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from importlib import import_module
+import os
 from pathlib import Path
 
 from cosmos_transfer.cli.main import COMMANDS, main
@@ -19,13 +19,13 @@ def help_texts() -> dict[str, str]:
     """The file name of each command's help text, and the text."""
     texts = {"cosmos-transfer.txt": _printed_by(["--help"])}
     for command in COMMANDS:
-        with contextlib.suppress(ModuleNotFoundError):
-            import_module(command.module)
-            texts[f"cosmos-transfer-{command.name}.txt"] = _printed_by([command.name, "--help"])
+        texts[f"cosmos-transfer-{command.name}.txt"] = _printed_by([command.name, "--help"])
     return texts
 
 
 def _printed_by(argv: list[str]) -> str:
+    # argparse breaks lines at the width of the terminal, and newer Pythons colour them.
+    os.environ.update(COLUMNS="100", NO_COLOR="1")
     stdout = io.StringIO()
     with contextlib.redirect_stdout(stdout), contextlib.suppress(SystemExit):
         main(argv)

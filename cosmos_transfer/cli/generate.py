@@ -45,7 +45,7 @@ how it is made (unset: the checkpoint's own):
   resolution=native|input|N  working size: the checkpoint's, the input's, or N pixels short side
   length_policy=refuse|trim|hold|loop    where a control is shorter or longer than the video
   max_frames=N  rate=FPS
-  model.checkpoint=NAME|FOLDER  model.device=auto|cpu|cuda  model.dtype=float32|bfloat16|float16
+  model.checkpoint=NAME|FOLDER  model.device=auto|cpu|cuda  model.dtype=auto|float32|bfloat16
 
 what comes out:
   output.dir=FOLDER          unset: outputs/generate/<date>/<time>
@@ -155,8 +155,9 @@ def generate_all(
 
     if not checked:
         return Outcome(made=(), num_failed=0)
+    dtype = None if settings.model.dtype == "auto" else settings.model.dtype
     pipeline = TransferPipeline.from_pretrained(
-        settings.model.checkpoint, device=settings.model.device, dtype=settings.model.dtype
+        settings.model.checkpoint, device=settings.model.device, dtype=dtype
     )
     made: list[Made] = []
     for name, each in checked:

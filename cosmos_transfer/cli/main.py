@@ -129,14 +129,32 @@ def find_command(name: str) -> Command:
     )
 
 
+class _ToStderr(logging.Handler):
+    """Prints every message once: a file that is read twice has one thing to say."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._said: set[str] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print the message, unless it was printed before."""
+        message = f"{record.levelname}: {record.getMessage()}"
+        if message not in self._said:
+            self._said.add(message)
+            print(message, file=sys.stderr)
+
+
+def _log_to_stderr() -> None:
+    """Warnings of the library go to stderr; COSMOS_TRANSFER_LOG=info shows more."""
+    asked = os.environ.get("COSMOS_TRANSFER_LOG", "WARNING").upper()
+    level = logging.getLevelNamesMapping().get(asked, logging.WARNING)
+    logging.basicConfig(level=level, handlers=[_ToStderr()], force=True)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point of the console script."""
     arguments = list(sys.argv[1:] if argv is None else argv)
-    logging.basicConfig(
-        level=os.environ.get("COSMOS_TRANSFER_LOG", "WARNING").upper(),
-        format="%(levelname)s %(name)s: %(message)s",
-        stream=sys.stderr,
-    )
+    _log_to_stderr()
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(help_text(), end="")
         return 0 if arguments else USER_MISTAKE

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from jaxtyping import UInt8
 
     from cosmos_transfer.cli.recorded import RecordedRun
+    from cosmos_transfer.outputs.sheet import SheetRow
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -64,7 +65,7 @@ def sheet_of(
     runs: Sequence[RecordedRun], *, columns: int = 5, cell_height: int = 96, title: str = ""
 ) -> UInt8[np.ndarray, "h w 3"]:
     """One sheet: input, controls and weight maps of the first run, the output of every run."""
-    from cosmos_transfer.outputs.sheet import SheetRow, contact_sheet, weight_picture
+    from cosmos_transfer.outputs.sheet import SheetRow, contact_sheet
 
     first = runs[0]
     rows: list[SheetRow] = []
@@ -75,10 +76,7 @@ def sheet_of(
         SheetRow(title=control.name, frames=control.picture, note=control.source)
         for control in first.controls
     ]
-    for name, values in zip(first.maps.names, first.maps.values, strict=True):
-        low, high = float(values.min()), float(values.max())
-        note = f"{low:.2g} to {high:.2g}, mean {values.mean():.2f}" if low < high else f"{low:.2g}"
-        rows.append(SheetRow(title=f"weight of {name}", frames=weight_picture(values), note=note))
+    rows += _weight_rows(first)
     rows += [SheetRow(title="output", frames=run.output, note=run.request.prompt) for run in runs]
     return contact_sheet(
         rows,
@@ -87,3 +85,28 @@ def sheet_of(
         cell_height=cell_height,
         title=title,
     )
+
+
+def _weight_rows(run: RecordedRun) -> list[SheetRow]:
+    """A row per weight map; the controls that act everywhere with one strength share a row."""
+    from cosmos_transfer.outputs.sheet import SheetRow, weight_picture
+
+    alike: dict[float, list[str]] = {}
+    rows: list[SheetRow] = []
+    for name, values in zip(run.maps.names, run.maps.values, strict=True):
+        low, high = float(values.min()), float(values.max())
+        if low == high:
+            alike.setdefault(low, []).append(name)
+            continue
+        note = f"{low:.2g} to {high:.2g}, mean {values.mean():.2f}"
+        rows.append(SheetRow(title=f"weight of {name}", frames=weight_picture(values), note=note))
+    for strength, names in alike.items():
+        values = run.maps.values[run.maps.names.index(names[0])]
+        rows.append(
+            SheetRow(
+                title=f"weight of {names[0]}" if len(names) == 1 else "weights",
+                frames=weight_picture(values),
+                note=f"{', '.join(names)}: {strength:.2g} everywhere",
+            )
+        )
+    return rows

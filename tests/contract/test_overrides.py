@@ -71,7 +71,7 @@ def test_a_text_that_looks_like_a_number_stays_a_text(text: str) -> None:
         ("seed=abc", "seed: expected integer, got 'abc'"),
         ("guidance_scale=1,2", "guidance_scale: expected one value"),
         ("model=embeded", "Did you mean embedded?"),
-        ("model.dtype=int4", "model.dtype: expected one of float32"),
+        ("model.dtype=int4", "model.dtype: expected one of auto, float32"),
         ("controls.seg.weight.robot=1", "expected the whole table in controls.seg.weight"),
         ("variants=0", "variants: expected at least 1, got 0"),
         ("video", "expected key=value"),
