@@ -24,7 +24,7 @@ PYTEST_FLAGS ?=
 # One thread per process: the models are small, and tests must not depend on the number of cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test test-all check fmt lint types imports docs-cli clean
+.PHONY: help setup demo test check fmt lint types imports docs-cli docs-images train-embedded clean
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -43,10 +43,7 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)  ## run the main job on the embedded model
 	$(BIN)/cosmos-transfer demo
 
-test: $(STAMP)  ## run the test suite
-	$(BIN)/python -m pytest -m "not slow" $(PYTEST_FLAGS)
-
-test-all: $(STAMP)  ## run the test suite, slow tests too
+test: $(STAMP)  ## run the whole test suite, slow tests too
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
 
 lint: $(STAMP)  ## formatting and lint, without changing a file
@@ -73,6 +70,19 @@ fmt: $(STAMP)  ## rewrite files: format, sort imports, fix what can be fixed
 
 docs-cli: $(STAMP)  ## write the help texts to docs/cli/
 	$(BIN)/python scripts/write_cli_docs.py
+
+docs-images: $(STAMP)  ## run the demo and make its sheet README's picture
+	rm -rf outputs/docs-images
+	$(BIN)/cosmos-transfer demo --output outputs/docs-images
+	mkdir -p docs/images
+	cp outputs/docs-images/sheet.png docs/images/demo_sheet.png
+
+# How long to train; a run that was stopped goes on where it was.
+MINUTES ?= 120
+train-embedded: $(STAMP)  ## render clips, train the embedded checkpoint, export it to runs/embedded
+	$(BIN)/cosmos-transfer train data
+	OMP_NUM_THREADS= $(BIN)/cosmos-transfer train joint --minutes $(MINUTES)
+	$(BIN)/cosmos-transfer train export --output runs/embedded --overwrite
 
 clean:  ## remove caches and build leftovers; keeps .venv and outputs
 	rm -rf build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
