@@ -41,7 +41,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(STAMP)  ## run the main job on the embedded model
-	$(BIN)/cosmos-transfer demo
+	env -u OMP_NUM_THREADS $(BIN)/cosmos-transfer demo
 
 test: $(STAMP)  ## run the whole test suite, slow tests too
 	$(BIN)/python -m pytest $(PYTEST_FLAGS)
@@ -81,7 +81,7 @@ docs-images: $(STAMP)  ## run the demo and make its sheet README's picture
 MINUTES ?= 120
 train-embedded: $(STAMP)  ## render clips, train the embedded checkpoint, export it to runs/embedded
 	$(BIN)/cosmos-transfer train data
-	OMP_NUM_THREADS= $(BIN)/cosmos-transfer train joint --minutes $(MINUTES)
+	env -u OMP_NUM_THREADS $(BIN)/cosmos-transfer train joint --minutes $(MINUTES)
 	$(BIN)/cosmos-transfer train export --output runs/embedded --overwrite
 
 clean:  ## remove caches and build leftovers; keeps .venv and outputs
