@@ -335,7 +335,7 @@ class TransferPipeline:
         )
         return noise[None].to(self.device)
 
-    def _decode(self, latents: Float[Tensor, "1 c t h w"]) -> UInt8[np.ndarray, "f h w 3"]:
+    def _decode(self, latents: Float[Tensor, "1 c t hz wz"]) -> UInt8[np.ndarray, "f h w 3"]:
         video = self.checkpoint.autoencoder.decode(latents)[0].float()
         frames = ((video + 1.0) * 127.5).round().clamp(0.0, 255.0).to(torch.uint8)
         return np.ascontiguousarray(frames.permute(1, 2, 3, 0).cpu().numpy())
