@@ -198,7 +198,7 @@ class TransferPipeline:
         sample = get_sampler(info.sampler)
 
         pieces: list[UInt8[np.ndarray, "_ h w 3"]] = []
-        weights: list[Float[Tensor, "k n"]] = []
+        weights: list[Float[Tensor, "k _"]] = []
         with self._progress(len(plan) * steps) as on_step:
             for chunk in plan:
                 with clock("encode"):
@@ -352,7 +352,7 @@ class TransferPipeline:
         checked: CheckedRequest,
         conditions: _Conditions,
         plan: tuple[Chunk, ...],
-        weights: list[Float[Tensor, "k n"]],
+        weights: list[Float[Tensor, "k _"]],
         num_steps: int,
         guidance_scale: float,
         clock: _Clock,
