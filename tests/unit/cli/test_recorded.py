@@ -4,6 +4,7 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -17,7 +18,7 @@ from cosmos_transfer.errors import ConfigError, MediaError, ShapeError
 from cosmos_transfer.inputs.depth import DepthClip
 from cosmos_transfer.inputs.request import GenerationRequest, load_requests, request_to_mapping
 from cosmos_transfer.inputs.segmentation import SegmentationClip
-from cosmos_transfer.inputs.video import file_sha256, read_clip
+from cosmos_transfer.inputs.video import VideoClip, file_sha256, read_clip
 from cosmos_transfer.outputs.record import GenerationRecord, write_record
 from cosmos_transfer.outputs.writer import write_clip
 from cosmos_transfer.shapes import Size
@@ -108,10 +109,10 @@ def test_an_output_of_another_scene_scores_worse(scene: GenerationRequest, tmp_p
 
 
 def test_what_cannot_be_measured_is_left_out_with_its_reason(faithful: Path) -> None:
-    report = evaluate_run(read_run(faithful))
+    report = evaluate_run(read_run(faithful), {})
     assert set(report.values) == {"edge_f1", "edge_f1_1px", "blur_ssim"}
-    assert "none installed" in report.left_out["depth_si_rmse"]
-    assert "none installed" in report.left_out["mask_miou"]
+    assert "got none" in report.left_out["depth_si_rmse"]
+    assert "got none" in report.left_out["mask_miou"]
 
 
 def test_seams_are_measured_where_there_are_chunks(faithful: Path) -> None:
@@ -123,17 +124,32 @@ def test_seams_are_measured_where_there_are_chunks(faithful: Path) -> None:
     frames = run.output.copy()
     frames[3:] = 255 - frames[3:]
     cut = replace(run, output=frames, record=replace(run.record, chunks=chunks))
-    assert evaluate_run(cut).values["seam_ratio"] > 5
+    assert evaluate_run(cut, {}).values["seam_ratio"] > 5
+
+
+def test_an_estimator_that_knows_its_floor_has_it_printed(faithful: Path) -> None:
+    run = read_run(faithful)
+
+    class Judge:
+        floor = SimpleNamespace(mean=0.75)
+
+        def __call__(self, clip: VideoClip) -> SegmentationClip:
+            return perfect_ids(run)(clip)
+
+    report = evaluate_run(run, {"seg": Judge()})
+    assert report.floors == {"mask_miou": 0.75}
+    assert any("on true renders 0.7500" in line for line in report.lines())
 
 
 def test_evaluate_prints_a_table_or_json(
     faithful: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert evaluate.main([str(faithful)]) == 0
+    nothing = ["--predictors", str(faithful.parent)]
+    assert evaluate.main([str(faithful), *nothing]) == 0
     table = capsys.readouterr().out
     assert "edge_f1" in table
     assert "1.0000" in table
-    assert evaluate.main(["--json", str(faithful)]) == 0
+    assert evaluate.main(["--json", str(faithful), *nothing]) == 0
     report = json.loads(capsys.readouterr().out)[str(faithful)]
     assert report["metrics"]["edge_f1"] == 1.0
     assert set(report["left_out"]) == {"depth_si_rmse", "mask_miou"}
