@@ -53,7 +53,8 @@ class TrainingConfig:
     ema_decay: float = 0.998
     share_no_text: float = 0.1
     share_clean_first: float = 0.15  # steps whose first latent frame is given, as in later chunks
-    share_shorter: float = 0.4  # steps on one or two latent frames instead of all
+    share_single: float = 0.2  # steps on the first latent frame alone: a third of the cost
+    share_shorter: float = 0.2  # steps on some of the latent frames
     seed: int = 0
     save_every_s: float = 240.0
     device: str = "cpu"
@@ -208,8 +209,11 @@ class Trainer:
     def _draw_num_frames(self, rng: np.random.Generator) -> int:
         strides = self.networks.autoencoder.strides
         whole = strides.latent_frames(self.pool.shards[0].looks.shape[2])
-        if whole > 1 and rng.random() < self.config.share_shorter:
-            return strides.pixel_frames(int(rng.integers(1, whole)))
+        u = rng.random()
+        if u < self.config.share_single:
+            return 1
+        if whole > 2 and u < self.config.share_single + self.config.share_shorter:
+            return strides.pixel_frames(int(rng.integers(2, whole)))
         return strides.pixel_frames(whole)
 
     def _loss(
@@ -227,7 +231,9 @@ class Trainer:
                 name: networks.autoencoder.encode_control(video.to(device))
                 for name, video in batch.controls.items()
             }
-        grid = (clean.shape[2], clean.shape[3], clean.shape[4])
+        sizes = zip(clean.shape[2:], networks.model.patch, strict=True)
+        grid_t, grid_h, grid_w = (size // patch for size, patch in sizes)
+        grid = (grid_t, grid_h, grid_w)
         weights = draw_weights(len(active), config.batch_size, grid, rng).to(device)
         prompts = ["" if rng.random() < config.share_no_text else p for p in batch.prompts]
         given = rng.random() < config.share_clean_first and clean.shape[2] > 1
