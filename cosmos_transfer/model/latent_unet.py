@@ -301,7 +301,8 @@ class LatentUNet(nn.Module):
             for y in block_controlnet_hidden_states or ()
         ]
 
-        frames = torch.cat([hidden_states * scale_in, condition_mask], dim=1)
+        # Sigma is float32 in every dtype; from here on the networks' own.
+        frames = torch.cat([hidden_states * scale_in, condition_mask], dim=1).to(self.dtype)
         x = self.read(rearrange(frames, "b c t h w -> (b t) c h w"))
         for block in self.down_blocks:
             x = block(x, condition, num_frames)
