@@ -1,8 +1,8 @@
 """Prompt text to text tokens: the protocol, and the embedded checkpoint's encoder.
 
 The embedded encoder knows a fixed vocabulary of words. A word outside it is left out, never
-guessed: the picture then follows the words that are known, and :meth:`unknown_words` says which
-were dropped, so that the record can.
+guessed: the picture then follows the words that are known, and ``unknown_words`` says which were
+dropped, those beyond the longest prompt it reads included, so that the record can.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ class TextEncoder(Protocol):
 
 
 def split_words(prompt: str) -> list[str]:
-    """Lower-case words in order; digits and punctuation separate them."""
-    return re.findall(r"[a-z]+", prompt.lower())
+    """Lower-case words of any script in order; digits and punctuation separate them."""
+    return re.findall(r"[^\W\d_]+", prompt.lower())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +82,16 @@ class VocabularyTextEncoder(nn.Module):
         return cls(VocabularyTextConfig(**config))
 
     def unknown_words(self, prompt: str) -> tuple[str, ...]:
-        """Words outside the vocabulary that are not articles and the like."""
-        return tuple(
-            word
-            for word in split_words(prompt)
-            if word not in self._word_ids and word not in self._ignored
-        )
+        """Words outside the vocabulary, articles and the like aside, and words there is no room
+        for; each once."""
+        left_out: dict[str, None] = {}
+        room = self.settings.max_words
+        for word in split_words(prompt):
+            if word in self._word_ids and room > 0:
+                room -= 1
+            elif word in self._word_ids or word not in self._ignored:
+                left_out[word] = None
+        return tuple(left_out)
 
     def tokenize(self, prompts: Sequence[str]) -> Int[Tensor, "b m"]:
         """Word ids, padded with zeros; words beyond ``max_words`` known ones are dropped."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import nn
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder, CausalVideoConfig
+from cosmos_transfer.errors import CheckpointError, explain
 from cosmos_transfer.inputs.prompt import (
     VocabularyTextConfig,
     VocabularyTextEncoder,
@@ -30,7 +30,9 @@ FILLER_WORDS = frozenset(
     "view scene picture image video clip behind wall table tabletop desk driving city".split()  # noqa: SIM905
 )
 # Left out without a word in the record.
-IGNORED_WORDS = frozenset("a an the of in on with at and by to from for is it some very".split())  # noqa: SIM905
+IGNORED_WORDS = frozenset(
+    "a an the of in on with at and by to from for is it some very under through".split()  # noqa: SIM905
+)
 
 
 def vocabulary_words() -> tuple[str, ...]:
@@ -88,11 +90,25 @@ def new_networks(
 
 
 def load_networks(name_or_path: str | Path) -> EmbeddedNetworks:
-    """The networks of a checkpoint in our layout, to be trained further."""
+    """The networks of a checkpoint in our layout, to be trained further.
+
+    Raises:
+        CheckpointError: It cannot be loaded, or is of other networks than these.
+    """
     checkpoint = load_checkpoint(name_or_path, dtype=torch.float32)
-    networks = EmbeddedNetworks(
-        cast(CausalVideoAutoencoder, checkpoint.autoencoder),
-        cast(VocabularyTextEncoder, checkpoint.text_encoder),
-        checkpoint.model,
+    autoencoder, text_encoder = checkpoint.autoencoder, checkpoint.text_encoder
+    base = checkpoint.model.transformer
+    if (
+        isinstance(autoencoder, CausalVideoAutoencoder)
+        and isinstance(text_encoder, VocabularyTextEncoder)
+        and isinstance(base, LatentUNet)
+    ):
+        return EmbeddedNetworks(autoencoder, text_encoder, checkpoint.model).train()
+    raise CheckpointError(
+        explain(
+            f"checkpoint {checkpoint.info.id}",
+            expected="a LatentUNet with its autoencoder and text encoder",
+            got=", ".join(type(part).__name__ for part in (base, autoencoder, text_encoder)),
+            do="Start from embedded, or from a run's export.",
+        )
     )
-    return networks.train()
