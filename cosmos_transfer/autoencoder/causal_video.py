@@ -15,7 +15,8 @@ Conventions
     all 192 numbers of a patch, so that an edge is known to the pixel.
 
     Latents leave :meth:`CausalVideoAutoencoder.encode` normalised to zero mean and unit variance
-    per channel; the statistics are buffers, fitted after training.
+    per channel. Principal components are white already, so the statistics (buffers) stay 0 and 1
+    unless an encoder of another kind is put in.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from einops import rearrange, repeat
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cosmos_transfer.errors import ShapeError, explain
+from cosmos_transfer.autoencoder.base import check_on_grid
 from cosmos_transfer.shapes import Strides
 
 
@@ -52,6 +53,19 @@ def zero_init(layer: nn.Conv2d) -> nn.Conv2d:
     return layer
 
 
+class ChannelNorm(nn.Module):
+    """RMS normalisation over channels at every cell: no statistics across space, so that padding
+    or tiling a clip changes nothing away from its border."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(1, width, 1, 1))
+
+    def forward(self, x: Float[Tensor, "b d h w"]) -> Float[Tensor, "b d h w"]:
+        """Scale every cell to unit root mean square, then each channel by its own factor."""
+        return x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + 1e-6) * self.scale
+
+
 class ResidualBlock(nn.Module):
     """Two 3x3 convolutions around a SiLU, normalised per cell over channels."""
 
@@ -64,19 +78,6 @@ class ResidualBlock(nn.Module):
     def forward(self, x: Float[Tensor, "b d h w"]) -> Float[Tensor, "b d h w"]:
         """Add what the convolutions find."""
         return x + self.conv_out(nn.functional.silu(self.conv_in(self.norm(x))))
-
-
-class ChannelNorm(nn.Module):
-    """RMS normalisation over channels at every cell: no statistics across space, so that padding
-    or tiling a clip changes nothing away from its border."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1, width, 1, 1))
-
-    def forward(self, x: Float[Tensor, "b d h w"]) -> Float[Tensor, "b d h w"]:
-        """Scale every cell to unit root mean square, then each channel by its own factor."""
-        return x * torch.rsqrt(x.square().mean(dim=1, keepdim=True) + 1e-6) * self.scale
 
 
 class CausalVideoAutoencoder(nn.Module):
@@ -122,22 +123,13 @@ class CausalVideoAutoencoder(nn.Module):
 
     def to_groups(self, video: Float[Tensor, "b 3 f h w"]) -> Float[Tensor, "bt c h w"]:
         """Frames to one picture a latent frame; channels are (colour, frame of the group)."""
+        check_on_grid(video, self.strides)
         stride = self.strides.time
-        num_latent_frames = self.strides.latent_frames(video.shape[2])
-        if video.shape[3] % self.strides.space or video.shape[4] % self.strides.space:
-            raise ShapeError(
-                explain(
-                    "autoencoder",
-                    expected=f"height and width to be multiples of {self.strides.space}",
-                    got=f"{video.shape[3]}x{video.shape[4]}",
-                    do="Pad the clip to the grid first.",
-                )
-            )
         first = repeat(video[:, :, :1], "b c 1 h w -> b c s h w", s=stride)
         return rearrange(
             torch.cat([first, video[:, :, 1:]], dim=2),
             "b c (t s) h w -> (b t) (c s) h w",
-            t=num_latent_frames,
+            s=stride,
         )
 
     def from_groups(
