@@ -49,6 +49,8 @@ NETWORKS = {
 # diffusers' own file name, so that its from_pretrained reads these parts too.
 NETWORK_FILE = "diffusion_pytorch_model.safetensors"
 PART_FILE = "model.safetensors"
+PREDICTORS = "predictors"
+"""Folder of the networks that judge outputs (``metrics.predictors``)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,8 +161,9 @@ def save_embedded(
 ) -> Path:
     """Write a checkpoint in our layout, in fp16; what branches share with the base, once.
 
-    Written beside ``folder`` and renamed when complete. A ``README.md`` (the model card) in an
-    overwritten folder is kept.
+    Written beside ``folder`` and renamed when complete. What other commands put into an overwritten
+    folder is kept: a ``README.md`` (the model card) and ``predictors/`` (``metrics.predictors``),
+    which keeps its own hashes.
 
     Raises:
         CheckpointError: The folder exists and ``overwrite`` is off, or weights are not finite
@@ -221,6 +224,8 @@ def save_embedded(
         _write_json(draft / INDEX, index)
         if (folder / "README.md").is_file():
             shutil.copy2(folder / "README.md", draft / "README.md")
+        if (folder / PREDICTORS).is_dir():
+            shutil.copytree(folder / PREDICTORS, draft / PREDICTORS)
         if folder.exists():
             shutil.rmtree(folder)
         os.replace(draft, folder)

@@ -4,7 +4,6 @@ import json
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -19,6 +18,7 @@ from cosmos_transfer.inputs.depth import DepthClip
 from cosmos_transfer.inputs.request import GenerationRequest, load_requests, request_to_mapping
 from cosmos_transfer.inputs.segmentation import SegmentationClip
 from cosmos_transfer.inputs.video import VideoClip, file_sha256, read_clip
+from cosmos_transfer.metrics.predictors import Floor
 from cosmos_transfer.outputs.record import GenerationRecord, write_record
 from cosmos_transfer.outputs.writer import write_clip
 from cosmos_transfer.shapes import Size
@@ -129,16 +129,20 @@ def test_seams_are_measured_where_there_are_chunks(faithful: Path) -> None:
 
 def test_an_estimator_that_knows_its_floor_has_it_printed(faithful: Path) -> None:
     run = read_run(faithful)
+    known = Floor(
+        metric="mask_miou", mean=0.75, standard_error=0.01, num_clips=48, measured_on="scenes"
+    )
 
     class Judge:
-        floor = SimpleNamespace(mean=0.75)
+        floor = known
 
         def __call__(self, clip: VideoClip) -> SegmentationClip:
             return perfect_ids(run)(clip)
 
     report = evaluate_run(run, {"seg": Judge()})
-    assert report.floors == {"mask_miou": 0.75}
-    assert any("on true renders 0.7500" in line for line in report.lines())
+    assert report.floors == {"mask_miou": known}
+    assert any("0.7500" in line and "n=48" in line for line in report.lines())
+    assert report.as_mapping()["floors"]["mask_miou"]["num_clips"] == 48
 
 
 def test_evaluate_prints_a_table_or_json(

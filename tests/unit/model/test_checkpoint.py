@@ -197,6 +197,17 @@ def test_overwriting_must_be_asked_for_and_keeps_the_card(copy):
     assert [path.name for path in copy.parent.iterdir()] == ["copy"]
 
 
+def test_overwriting_keeps_the_predictors_and_their_own_hashes(copy):
+    (copy / "predictors/depth").mkdir(parents=True)
+    (copy / "predictors/depth/config.json").write_text("{}")
+    (copy / "predictors/depth/model.safetensors").write_bytes(b"weights")
+    save_embedded(copy, *parts(("vis",)), SETTINGS, overwrite=True)
+    assert (copy / "predictors/depth/config.json").read_text() == "{}"
+    assert (copy / "predictors/depth/model.safetensors").read_bytes() == b"weights"
+    assert not any(name.startswith("predictors") for name in checkpoint_info(copy).sha256)
+    load_checkpoint(copy)
+
+
 def test_weights_that_fp16_cannot_hold_are_not_written(tmp_path):
     transformer, *rest = parts()
     with torch.no_grad():
