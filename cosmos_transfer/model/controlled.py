@@ -13,7 +13,7 @@ Conventions
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -114,12 +114,14 @@ class ControlledModel(nn.Module):
                     )
                 )
             clean = frames[:, :, :count]
+        token_weights = {name: by_name[name].expand(batch_size, -1) for name in active}
         return ConditionedModel(
             model=self,
             text_tokens=text_tokens,
             control_latents=latents,
-            weights={name: by_name[name].expand(batch_size, -1) for name in active},
+            weights=token_weights,
             clean_latents=clean,
+            residuals=self._fixed_residuals(latents, token_weights),
         )
 
     def forward(
@@ -130,6 +132,7 @@ class ControlledModel(nn.Module):
         control_latents: Mapping[str, Float[Tensor, "b _ _ _ _"]],
         weights: Mapping[str, Float[Tensor, "b _"]],
         num_clean_frames: int = 0,
+        residuals: list[Float[Tensor, "b _ _"]] | None = None,
     ) -> Float[Tensor, "b c t h w"]:
         """Predict the velocity. Every control given is run, also with zero weights.
 
@@ -140,6 +143,7 @@ class ControlledModel(nn.Module):
             control_latents: The encoded control clip of each control.
             weights: Token weights of the same controls.
             num_clean_frames: Latent frames at the start that are given, not made.
+            residuals: What these controls add, where it is known already; no branch is run then.
         """
         self._check_grid(noisy_latents)
         dtype = self.dtype
@@ -151,20 +155,22 @@ class ControlledModel(nn.Module):
         # At the latents' own size, so that the networks' resizing of it changes nothing.
         padding_mask = latents.new_zeros(1, 1, *latents.shape[-2:])
 
-        residuals: list[Tensor] | None = None
         for name, control in control_latents.items():
             self._check_control(name, noisy_latents, control, weights[name])
-            (of_branch,) = self.branches[name](
-                controls_latents=control.to(dtype),
-                latents=latents,
-                timestep=timestep,
-                encoder_hidden_states=text,
-                condition_mask=condition_mask,
-                padding_mask=padding_mask,
-                return_dict=False,
+        if residuals is None:
+            residuals = _sum(
+                self._run_branch(
+                    name,
+                    control,
+                    weights[name],
+                    latents=latents,
+                    timestep=timestep,
+                    text=text,
+                    condition_mask=condition_mask,
+                    padding_mask=padding_mask,
+                )
+                for name, control in control_latents.items()
             )
-            weighted = fuse_residuals([of_branch], weights[name][None].to(dtype))
-            residuals = weighted if residuals is None else _add(residuals, weighted)
         (velocity,) = self.transformer(
             hidden_states=latents,
             timestep=timestep,
@@ -175,6 +181,43 @@ class ControlledModel(nn.Module):
             return_dict=False,
         )
         return velocity.to(noisy_latents.dtype)
+
+    def _run_branch(
+        self,
+        name: str,
+        control: Float[Tensor, "b _ t h w"],
+        weight: Float[Tensor, "b n"],
+        *,
+        latents: Tensor | None = None,
+        timestep: Tensor | None = None,
+        text: Tensor | tuple[Tensor, Tensor] | None = None,
+        condition_mask: Tensor | None = None,
+        padding_mask: Tensor | None = None,
+    ) -> list[Float[Tensor, "b n _"]]:
+        (of_branch,) = self.branches[name](
+            controls_latents=control.to(self.dtype),
+            latents=latents,
+            timestep=timestep,
+            encoder_hidden_states=text,
+            condition_mask=condition_mask,
+            padding_mask=padding_mask,
+            return_dict=False,
+        )
+        return fuse_residuals([of_branch], weight[None].to(self.dtype))
+
+    @torch.no_grad()
+    def _fixed_residuals(
+        self, control_latents: Mapping[str, Tensor], weights: Mapping[str, Tensor]
+    ) -> list[Tensor] | None:
+        """What the controls add at every step, where no branch looks at the latents; or None."""
+        if any(getattr(self.branches[name], "reads_latents", True) for name in control_latents):
+            return None
+        for name, control in control_latents.items():
+            self._check_control(name, control, control, weights[name])
+        return _sum(
+            self._run_branch(name, control, weights[name])
+            for name, control in control_latents.items()
+        )
 
     def _weights_by_name(
         self,
@@ -283,7 +326,8 @@ class ControlledModel(nn.Module):
 class ConditionedModel:
     """A denoiser: a model with its prompt, controls, weights and inherited frames bound.
 
-    ``control_latents`` and ``weights`` hold the active controls only.
+    ``control_latents`` and ``weights`` hold the active controls only. ``residuals`` is what they
+    add, where that is the same at every step.
     """
 
     model: ControlledModel
@@ -291,6 +335,7 @@ class ConditionedModel:
     control_latents: Mapping[str, Tensor]
     weights: Mapping[str, Tensor]
     clean_latents: Float[Tensor, "#b c count h w"] | None
+    residuals: list[Tensor] | None = None
 
     @torch.no_grad()
     def __call__(
@@ -305,6 +350,7 @@ class ConditionedModel:
             self.control_latents,
             self.weights,
             num_clean_frames=count,
+            residuals=self.residuals,
         )
         return self._with_clean(noisy_latents - sigma * velocity)
 
@@ -315,8 +361,15 @@ class ConditionedModel:
         return torch.cat([clean, latents[:, :, clean.shape[2] :]], dim=2)
 
 
-def _add(total: list[Tensor], more: list[Tensor]) -> list[Tensor]:
-    # In place where no gradient needs the old sum: a residual of the 2B model is 354 MB.
-    if torch.is_grad_enabled():
-        return [a + b for a, b in zip(total, more, strict=True)]
-    return [a.add_(b) for a, b in zip(total, more, strict=True)]
+def _sum(parts: Iterable[list[Tensor]]) -> list[Tensor] | None:
+    """Per block, the sum over controls; None without any."""
+    total: list[Tensor] | None = None
+    for part in parts:
+        if total is None:
+            total = part
+        elif torch.is_grad_enabled():
+            total = [a + b for a, b in zip(total, part, strict=True)]
+        else:
+            # In place where no gradient needs the old sum: a residual of the 2B model is 354 MB.
+            total = [a.add_(b) for a, b in zip(total, part, strict=True)]
+    return total

@@ -339,8 +339,10 @@ class LatentUNetBranch(nn.Module):
     """Reads one control and says what it adds to each controlled block of the base.
 
     Unlike a Cosmos branch it does not look at the noisy latents: what a control says about a
-    place is the same at every step. Its outputs start at zero.
+    place is the same at every step, and is computed once. Its outputs start at zero.
     """
+
+    reads_latents = False
 
     def __init__(self, settings: LatentUNetBranchConfig) -> None:
         super().__init__()

@@ -340,6 +340,24 @@ def test_the_controlled_model_drives_it() -> None:
     assert relative_rms(without(latents(1, 3, 4, 5), 0.6), denoised) > 0.01
 
 
+@torch.no_grad()
+def test_branches_are_run_once_for_all_steps_and_say_the_same() -> None:
+    model = controlled()
+    control = {name: randn(1, 6, 2, 4, 5, seed=i) for i, name in enumerate(("edge", "seg", "vis"))}
+    weights = {name: torch.full((1, 40), 0.3 + 0.1 * i) for i, name in enumerate(control)}
+    runs: list[str] = []
+    for name, branch in model.branches.items():
+        branch.register_forward_hook(lambda *_, name=name: runs.append(name))
+    denoiser = model.conditioned_on(text(1), control, weights)
+    noisy = latents(1, 2, 4, 5)
+    for level in (0.9, 0.5, 0.1):
+        denoised = denoiser(noisy, level)
+        assert runs == ["edge", "seg", "vis"]
+        velocity = model(noisy, torch.tensor([level]), text(1), control, weights)
+        assert torch.equal(denoised, noisy - level * velocity)
+        del runs[3:]
+
+
 def test_a_control_of_another_size_is_refused() -> None:
     model, control = controlled(), {"edge": randn(1, 6, 3, 5, 4, seed=5)}
     denoiser = model.conditioned_on(text(1), control, torch.ones(1, 1, 60))
