@@ -136,7 +136,11 @@ def clip_from_array(frames: Array, *, rate: Fraction | int | None = None) -> Vid
 
 
 def read_clip(
-    path: str | Path, *, max_frames: int | None = None, rate: Fraction | int | None = None
+    path: str | Path,
+    *,
+    max_frames: int | None = None,
+    rate: Fraction | int | None = None,
+    size: Size | None = None,
 ) -> VideoClip:
     """Read a clip from a video, a still, an animation, a folder of pictures or an array.
 
@@ -147,6 +151,8 @@ def read_clip(
         max_frames: Read only that many frames from the start.
         rate: Frames per second for inputs without a clock (folders, arrays: 24 unless given).
             Where the input has a clock, it is overridden: frame i is shown at i / rate.
+        size: Scale every frame to it (area means) as it is read, so that a long clip never stands
+            in memory at its full size.
 
     Raises:
         MediaError: The file is missing, damaged or empty, or frames are missing from a folder.
@@ -158,20 +164,21 @@ def read_clip(
     clock: Fraction | None = None
     if kind == "array":
         frames = _array_frames(path, read_array(path))[:max_frames]
+        frames = frames if size is None else resize_frames(frames, size, how="area")
         is_still = False
     elif kind == "folder":
         files = list_series(path, (*IMAGE_SUFFIXES, *ARRAY_SUFFIXES), what="pictures").files
-        frames = _stack(path, (read_still(file) for file in files[:max_frames]))
+        frames = _stack(path, (read_still(file) for file in files[:max_frames]), size)
         times, clock = _folder_clock(path, len(files))
         is_still = False
     elif kind == "image":
         pairs = list(islice(picture_frames(path, "RGB"), max_frames))
-        frames = _stack(path, (pixels for pixels, _ in pairs))
+        frames = _stack(path, (pixels for pixels, _ in pairs), size)
         times = [time for _, time in pairs]
         is_still = len(pairs) == 1
     else:
         raw: list[Fraction | None] = []
-        frames = _stack(path, _video_pixels(path, raw, max_frames))
+        frames = _stack(path, _video_pixels(path, raw, max_frames), size)
         times, clock = regular_times(raw, path=path)
         is_still = False
     if rate is not None or times is None:
@@ -268,13 +275,15 @@ def _video_pixels(
         yield frame.pixels
 
 
-def _stack(path: Path, frames: Iterator[Array]) -> Array:
-    """Frames in one array; a second size or no frame at all is refused."""
+def _stack(path: Path, frames: Iterator[Array], size: Size | None) -> Array:
+    """Frames in one array, scaled to ``size``; a second size or no frame at all is refused."""
     kept: list[Array] = []
+    shape: tuple[int, ...] = ()
     for frame in frames:
-        if kept and frame.shape != kept[0].shape:
-            raise _uneven(path, Size(*kept[0].shape[:2]), Size(*frame.shape[:2]), len(kept))
-        kept.append(frame)
+        shape = shape or frame.shape
+        if frame.shape != shape:
+            raise _uneven(path, Size(*shape[:2]), Size(*frame.shape[:2]), len(kept))
+        kept.append(frame if size is None else resize_frames(frame[None], size, how="area")[0])
     if not kept:
         raise _no_frames(path)
     return np.stack(kept)

@@ -52,6 +52,26 @@ def test_frames_are_counted_and_the_rate_is_kept_as_a_fraction(tmp_path, num_fra
     assert clip.num_frames == num_frames
 
 
+@pytest.mark.parametrize("kind", ["video", "folder", "still", "array"])
+def test_scaling_while_reading_is_scaling_afterwards(tmp_path, kind):
+    frames = smooth_frames(3, 24, 32)
+    if kind == "video":
+        path = write_video(tmp_path / "a.mp4", frames)
+    elif kind == "folder":
+        path = write_pictures(tmp_path / "a", frames)
+    elif kind == "still":
+        path = tmp_path / "a.png"
+        Image.fromarray(frames[0]).save(path)
+    else:
+        path = tmp_path / "a.npy"
+        np.save(path, frames)
+    whole, scaled = read_clip(path), read_clip(path, size=Size(9, 12))
+    expected = resize_frames(whole.frames, Size(9, 12), how="area")
+    assert expected.shape[1:] == (9, 12, 3)
+    assert np.array_equal(scaled.frames, expected)
+    assert (scaled.times, scaled.rate, scaled.is_still) == (whole.times, whole.rate, whole.is_still)
+
+
 def test_a_variable_frame_rate_keeps_its_times(tmp_path):
     ticks = [0, 100, 200, 300, 900, 1000, 1100, 1900]
     path = write_video(
