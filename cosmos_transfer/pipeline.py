@@ -6,8 +6,9 @@ controls, weights, model, diffusion, long video, outputs.
 
 from __future__ import annotations
 
+import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -21,16 +22,18 @@ from torch import Tensor
 from tqdm import tqdm
 
 from cosmos_transfer.controls.base import ControlClip
-from cosmos_transfer.controls.given import Target
 from cosmos_transfer.controls.registry import prepare_control
-from cosmos_transfer.controls.seg import given_segmentation
 from cosmos_transfer.diffusion.denoiser import Denoiser
 from cosmos_transfer.diffusion.guidance import Guided
 from cosmos_transfer.diffusion.noise import chunk_noise
 from cosmos_transfer.diffusion.noise_schedule import checkpoint_sigmas
 from cosmos_transfer.diffusion.samplers import get_sampler
 from cosmos_transfer.errors import ConfigError, NumericsError, explain
-from cosmos_transfer.inputs.request import request_from_mapping, request_to_mapping
+from cosmos_transfer.inputs.request import (
+    CONTROL_NAMES,
+    request_from_mapping,
+    request_to_mapping,
+)
 from cosmos_transfer.inputs.validate import CheckedRequest, check_request
 from cosmos_transfer.inputs.video import (
     VideoClip,
@@ -71,6 +74,9 @@ class GeneratedClip:
             path: File name, with or without its ending.
             codec: ``h264``, ``ffv1``, ``rgb`` or ``png``; what the request asked for by default.
             overwrite: Replace files that are there.
+
+        Raises:
+            MediaError: One of the two files is there already, or cannot be written; neither is.
         """
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +90,13 @@ class GeneratedClip:
             is_still=self.is_still,
         )
         record = replace(self.record, outputs={"clip": written.name})
-        write_record(written.with_suffix(".json"), record, overwrite=overwrite)
+        beside = written.with_name(f"{written.name if written.is_dir() else written.stem}.json")
+        try:
+            write_record(beside, record, overwrite=overwrite)
+        except BaseException:
+            if not overwrite:  # its name was free: a clip without its record is not left behind
+                shutil.rmtree(written) if written.is_dir() else written.unlink()
+            raise
         return written
 
 
@@ -153,24 +165,26 @@ class TransferPipeline:
         self,
         *,
         prompt: str,
-        video: str | Path | UInt8[np.ndarray, "f h w 3"] | None = None,
-        controls: Mapping[str, Any] | None = None,
+        video: str | Path | np.ndarray | None = None,
+        controls: Mapping[str, Any] | Sequence[Any] | None = None,
         **settings: Any,
     ) -> GeneratedClip:
         """Make one clip.
 
         Args:
             prompt: How the new clip looks.
-            video: The clip to restyle; may be left out where a control is given as a clip.
+            video: The clip to restyle: a path, frames (f h w 3, uint8), or one picture (h w 3); may
+                be left out where a control is given as a clip.
             controls: Per control (``edge``, ``depth``, ``seg``, ``vis``) its weight, or a mapping
-                of :class:`~cosmos_transfer.inputs.request.ControlRequest`'s fields.
+                of :class:`~cosmos_transfer.inputs.request.ControlRequest`'s fields; or a list of
+                such requests.
             settings: The other fields of
                 :class:`~cosmos_transfer.inputs.request.GenerationRequest`.
 
         Raises:
             TransferError: The request cannot be honoured; nothing has been generated.
         """
-        given = {"prompt": prompt, "video": video, "controls": dict(controls or {}), **settings}
+        given = {"prompt": prompt, "video": video, "controls": controls, **settings}
         request = request_from_mapping(
             {key: value for key, value in given.items() if value is not None}
         )
@@ -231,7 +245,9 @@ class TransferPipeline:
     def _read(self, checked: CheckedRequest) -> _Conditions:
         request, size = checked.request, checked.working_size
         clip = _read_video(checked)
-        controls = tuple(
+        # In one order, whatever the request's: sums of residuals then agree to the last bit.
+        asked = sorted(request.controls, key=lambda each: CONTROL_NAMES.index(each.name))
+        controls = [
             prepare_control(
                 control,
                 clip,
@@ -240,25 +256,21 @@ class TransferPipeline:
                 length_policy=checked.length_policy,
                 estimators=self.estimators,
             )
-            for control in request.controls
-        )
-        seg = next((each for each in request.controls if each.name == "seg"), None)
-        has_class_rule = any(isinstance(each.weight, Mapping) for each in request.controls)
-        target = Target(
-            size=size, num_frames=checked.num_frames, length_policy=checked.length_policy
-        )
+            for control in asked
+        ]
         maps = build_weight_maps(
-            request.controls,
+            asked,
             num_frames=checked.num_frames,
             size=size,
-            segmentation=given_segmentation(seg, target) if seg and has_class_rule else None,
+            segmentation=next((c.segmentation for c in controls if c.segmentation), None),
             length_policy=checked.length_policy,
         )
         multiple = self.checkpoint.info.spatial_multiple
         padded = Size(round_up(size.height, multiple), round_up(size.width, multiple))
         return _Conditions(
             controls=tuple(
-                replace(control, picture=_pad(control.picture, padded)) for control in controls
+                replace(control, picture=_pad(control.picture, padded), segmentation=None)
+                for control in controls
             ),
             maps=maps.padded_to(padded),
             working_size=size,
@@ -362,11 +374,15 @@ class TransferPipeline:
             request, num_inference_steps=num_steps, guidance_scale=float(guidance_scale)
         )
         effective = torch.cat(weights, dim=1).cpu().numpy()
-        unknown = self.checkpoint.text_encoder.unknown_words(request.prompt)
         notes = [*checked.warnings]
         notes += [f"{each.name}: {note}" for each in conditions.controls for note in each.notes]
-        if unknown:
-            notes.append("words of the prompt the text encoder left out: " + ", ".join(unknown))
+        for which, text in (
+            ("prompt", request.prompt),
+            ("negative prompt", request.negative_prompt),
+        ):
+            if unknown := self.checkpoint.text_encoder.unknown_words(text):
+                left_out = ", ".join(unknown)
+                notes.append(f"words of the {which} the text encoder left out: {left_out}")
         return GenerationRecord(
             request=request_to_mapping(resolved),
             checkpoint={"id": info.id, "sha256": dict(info.sha256)},
@@ -433,9 +449,16 @@ def _read_video(checked: CheckedRequest) -> VideoClip | None:
     if request.video is None:
         return None
     if isinstance(request.video, np.ndarray):
-        frames, path = request.video[: request.max_frames], None
+        # A picture is given without a time axis.
+        video = request.video[None] if request.video.ndim == 3 else request.video
+        frames, path = video[: request.max_frames], None
     else:
-        clip = read_clip(request.video, max_frames=request.max_frames, rate=request.rate)
+        clip = read_clip(
+            request.video,
+            max_frames=request.max_frames,
+            rate=request.rate,
+            size=checked.working_size,
+        )
         frames, path = clip.frames, clip.path
     indices = match_length(
         len(frames), checked.num_frames, checked.length_policy, where=f"video {path or 'array'}"
@@ -452,6 +475,8 @@ def _read_video(checked: CheckedRequest) -> VideoClip | None:
 
 
 def _pad(frames: UInt8[np.ndarray, "f y x 3"], size: Size) -> UInt8[np.ndarray, "f h w 3"]:
+    if frames.shape[1:3] == (size.height, size.width):
+        return frames
     rows = reflected_indices(frames.shape[1], size.height)
     columns = reflected_indices(frames.shape[2], size.width)
     return frames[:, list(rows)][:, :, list(columns)]
@@ -461,7 +486,8 @@ def _uncrop(
     frames: UInt8[np.ndarray, "f y x 3"], working: Size, size: Size
 ) -> UInt8[np.ndarray, "f h w 3"]:
     """Cut the padding off and scale back to the input's size."""
-    return resize_frames(frames[:, : working.height, : working.width], size, how="lanczos")
+    kept = frames[:, : working.height, : working.width]
+    return np.ascontiguousarray(resize_frames(kept, size, how="lanczos"))
 
 
 def _to_video(frames: UInt8[np.ndarray, "f h w 3"]) -> Float[Tensor, "1 3 f h w"]:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from cosmos_transfer.errors import ConfigError, ShapeError, explain
+from cosmos_transfer.inputs.segmentation import SegmentationClip
 from cosmos_transfer.shapes import Size, same_aspect
 
 Preset = TypeVar("Preset")
@@ -24,6 +25,8 @@ class ControlClip:
     source: Literal["given", "extracted"]
     notes: tuple[str, ...] = ()
     """What was done to it on the way, for the record."""
+    segmentation: SegmentationClip | None = None
+    """The ids behind a seg control, at the working size: class rules of weights read them."""
 
 
 def find_preset(control: str, presets: Mapping[str, Preset], name: str) -> Preset:

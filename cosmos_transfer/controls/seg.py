@@ -72,6 +72,7 @@ def prepare_seg(
             picture=colorize(segmentation),
             source="given",
             notes=segmentation.notes,
+            segmentation=segmentation,
         )
     picture_given = given_picture(request, target)
     if picture_given is not None:
@@ -94,7 +95,9 @@ def prepare_seg(
                 do="Return ids at the clip's own size and length.",
             )
         )
-    return ControlClip(name=request.name, picture=colorize(found), source="extracted")
+    return ControlClip(
+        name=request.name, picture=colorize(found), source="extracted", segmentation=found
+    )
 
 
 def _names(request: ControlRequest, where: str) -> dict[int, str] | None:
