@@ -20,6 +20,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 TORCH_FLAGS ?=
 PYTEST_FLAGS ?=
+BENCH_FLAGS ?=
 
 # One thread per process: the models are small, and tests must not depend on the number of cores.
 export OMP_NUM_THREADS ?= 1
@@ -67,6 +68,9 @@ check: $(STAMP)  ## everything CI runs
 fmt: $(STAMP)  ## rewrite files: format, sort imports, fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+bench-embedded: $(STAMP)  ## measure the embedded model on held-out clips; BENCH_FLAGS="--clips 4"
+	$(BIN)/python -m benchmarks.embedded $(BENCH_FLAGS)
 
 docs-cli: $(STAMP)  ## write the help texts to docs/cli/
 	$(BIN)/python scripts/write_cli_docs.py
