@@ -44,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--start-from",
         metavar="NAME|FOLDER",
-        help="a checkpoint whose weights the run starts from, such as embedded",
+        help="a checkpoint whose weights a new run starts from, such as embedded",
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="how long to train")
     parser.add_argument("--scenes", type=int, default=3_000, help="with `data`: how many scenes")
@@ -67,11 +67,13 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Run the command; the number is the exit code."""
     arguments = build_parser().parse_args(argv)
+    _check(arguments)
     logging.getLogger("cosmos_transfer").setLevel(logging.INFO)
     if arguments.what == "data":
         return _render(arguments)
     import torch
 
+    _check_device(arguments.device)
     torch.set_num_threads(arguments.threads)
     torch.manual_seed(arguments.seed)
     if arguments.what == "export":
@@ -79,6 +81,54 @@ def main(argv: Sequence[str]) -> int:
     if arguments.what == "autoencoder":
         return _train_autoencoder(arguments)
     return _train(arguments)
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    """Refuse numbers out of range, and names that nothing would read."""
+    for name, value, least in (
+        ("--minutes", arguments.minutes, 0),
+        ("--scenes", arguments.scenes, 1),
+        ("--first-scene", arguments.first_scene, 0),
+        ("--batch-size", arguments.batch_size, 1),
+        ("--threads", arguments.threads, 1),
+        ("--seed", arguments.seed, 0),
+    ):
+        if not value >= least:
+            raise ConfigError(
+                explain(
+                    f"train, {name}",
+                    expected=f"a number of at least {least}",
+                    got=f"{value}",
+                    do="Choose one in range.",
+                )
+            )
+    if arguments.name is not None and arguments.what != "branch":
+        raise ConfigError(
+            explain(
+                f"train {arguments.what}",
+                expected="no name of a branch",
+                got=repr(arguments.name),
+                do="Name a branch with `train branch`, and only there.",
+            )
+        )
+
+
+def _check_device(name: str) -> None:
+    import torch
+
+    try:
+        missing = torch.device(name).type == "cuda" and not torch.cuda.is_available()
+    except RuntimeError:
+        missing = True
+    if missing:
+        raise ConfigError(
+            explain(
+                "train, --device",
+                expected="cpu, or cuda where there is one",
+                got=repr(name),
+                do="Leave it out for cpu.",
+            )
+        )
 
 
 def _render(arguments: argparse.Namespace) -> int:
@@ -129,6 +179,7 @@ def _train_autoencoder(arguments: argparse.Namespace) -> int:
         batch_size=arguments.batch_size,
         rate=arguments.rate,
         seed=arguments.seed,
+        device=arguments.device,
     )
     print(weights)
     return 0
@@ -164,10 +215,27 @@ def _pool(folder: Path) -> ClipPool:
 
 def _networks(arguments: argparse.Namespace, pool: ClipPool) -> EmbeddedNetworks:
     from cosmos_transfer.training.autoencoder import fit_encoder
-    from cosmos_transfer.training.networks import load_networks, new_networks
+    from cosmos_transfer.training.networks import (
+        STATE_FILE,
+        load_networks,
+        new_networks,
+        run_networks,
+    )
 
+    if (arguments.run / STATE_FILE).is_file():
+        # A run is taken up, or its decoder trained: either way its own encoder stays.
+        return run_networks(arguments.run, averaged=False)
     if arguments.start_from is not None:
         return load_networks(arguments.start_from)
+    if arguments.what == "branch":
+        raise ConfigError(
+            explain(
+                "train branch",
+                expected="a trained base to stand on",
+                got="none",
+                do="Name a checkpoint: --start-from embedded.",
+            )
+        )
     networks = new_networks()
     fit_encoder(networks.autoencoder, pool)
     return networks

@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,8 +18,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
+from cosmos_transfer.errors import CheckpointError, explain
 from cosmos_transfer.training.batches import ClipPool
 from cosmos_transfer.training.ema import MovingAverage
+from cosmos_transfer.training.networks import UNREADABLE_STATE
 from cosmos_transfer.training.optimizer import MuonAdam
 
 log = logging.getLogger(__name__)
@@ -28,6 +31,11 @@ LATENT_NOISE = 0.25
 GRADIENT_WEIGHT = 0.5
 COOL_DOWN = 0.4
 NUM_COMPONENT_CLIPS = 400
+
+DECODER_FILE = "autoencoder.pt"
+"""The averaged weights, which are what is shipped."""
+STATE_FILE = "autoencoder_state.pt"
+"""What a run keeps to be taken up again."""
 
 
 def fit_encoder(autoencoder: CausalVideoAutoencoder, pool: ClipPool, *, seed: int = 0) -> None:
@@ -60,32 +68,42 @@ def train_decoder(
     batch_size: int = 4,
     rate: float = 0.5,
     seed: int = 0,
+    device: str = "cpu",
+    save_every_s: float = 240.0,
 ) -> Path:
     """Train for ``duration_s`` seconds and leave the averaged weights in ``autoencoder``.
 
+    A run that was stopped is taken up from what it saved last.
+
     Returns:
         Where the weights were written, too: ``run_dir/autoencoder.pt``.
+
+    Raises:
+        CheckpointError: The folder holds a run of another encoder, or a damaged one.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
+    autoencoder.to(device)
     encoder_parameters = {id(p) for p in autoencoder.project.parameters()}
     for parameter in autoencoder.parameters():
         parameter.requires_grad_(id(parameter) not in encoder_parameters)
     optimizer = MuonAdam([("autoencoder", autoencoder)])
     average = MovingAverage(autoencoder, decay=0.995)
+    step = _resume(run_dir, autoencoder, average, optimizer)
     num_frames = pool.shards[0].looks.shape[2]
-    started = time.monotonic()
+    started = last_save = time.monotonic()
     losses: list[float] = []
-    step = 0
     while (spent := time.monotonic() - started) < duration_s:
         rng = np.random.default_rng([seed, step])
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         remaining = 1.0 - spent / duration_s
         optimizer.set_rate(rate * min(1.0, (step + 1) / 50, remaining / COOL_DOWN))
-        target = autoencoder.to_groups(pool.draw(batch_size, (), rng, num_frames=num_frames).video)
+        batch = pool.draw(batch_size, (), rng, num_frames=num_frames)
+        target = autoencoder.to_groups(batch.video.to(device))
         with torch.no_grad():
             latents = autoencoder.encode_groups(target)
             level = LATENT_NOISE * torch.rand(len(latents), 1, 1, 1, generator=generator)
-            latents = latents + level * torch.randn(latents.shape, generator=generator)
+            noise = level * torch.randn(latents.shape, generator=generator)
+            latents = latents + noise.to(device)
         loss = reconstruction_loss(autoencoder.decode_groups(latents), target)
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -100,7 +118,88 @@ def train_decoder(
                 file.write(json.dumps(entry) + "\n")
             log.info("%s", entry)
             losses = []
+        if time.monotonic() - last_save > save_every_s:
+            _save(run_dir, autoencoder, average, optimizer, step)
+            last_save = time.monotonic()
+    _save(run_dir, autoencoder, average, optimizer, step)
     autoencoder.load_state_dict(average.weights)
-    path = run_dir / "autoencoder.pt"
-    torch.save(average.weights, path)
-    return path
+    return run_dir / DECODER_FILE
+
+
+def put_decoder(autoencoder: CausalVideoAutoencoder, path: Path) -> None:
+    """Load autoencoder weights that were trained apart, if they are of the same encoder.
+
+    Raises:
+        CheckpointError: No such file, a damaged one, or weights of another encoder.
+    """
+    _put(autoencoder, _read(path), path)
+
+
+def _save(
+    run_dir: Path,
+    autoencoder: CausalVideoAutoencoder,
+    average: MovingAverage,
+    optimizer: MuonAdam,
+    step: int,
+) -> None:
+    state = {
+        "weights": autoencoder.state_dict(),
+        "average": average.weights,
+        "num_updates": average.num_updates,
+        "optimizer": optimizer.state_dict(),
+        "num_steps": step,
+    }
+    for name, content in ((STATE_FILE, state), (DECODER_FILE, average.weights)):
+        partial = run_dir / f".{name}.partial"
+        torch.save(content, partial)
+        partial.replace(run_dir / name)
+
+
+def _resume(
+    run_dir: Path,
+    autoencoder: CausalVideoAutoencoder,
+    average: MovingAverage,
+    optimizer: MuonAdam,
+) -> int:
+    """Take up what was saved in the folder; the number of steps done."""
+    path = run_dir / STATE_FILE
+    if not path.is_file():
+        return 0
+    state = _read(path)
+    _put(autoencoder, state["weights"], path)
+    device = next(autoencoder.parameters()).device
+    average.weights = {name: value.to(device) for name, value in state["average"].items()}
+    average.num_updates = state["num_updates"]
+    optimizer.load_state_dict(state["optimizer"])
+    return int(state["num_steps"])
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = torch.load(path, map_location="cpu", weights_only=True)
+    except UNREADABLE_STATE as error:
+        raise _unfit(path, str(error).splitlines()[0] if str(error) else "nothing") from error
+    return state
+
+
+def _put(autoencoder: CausalVideoAutoencoder, weights: dict[str, Tensor], path: Path) -> None:
+    encoder = autoencoder.project.weight
+    try:
+        if not torch.allclose(
+            weights["project.weight"].to(encoder.device), encoder, rtol=1e-3, atol=1e-3
+        ):
+            raise _unfit(path, "those of another encoder")
+        autoencoder.load_state_dict(weights)
+    except UNREADABLE_STATE as error:
+        raise _unfit(path, str(error).splitlines()[0]) from error
+
+
+def _unfit(path: Path, got: str) -> CheckpointError:
+    return CheckpointError(
+        explain(
+            str(path),
+            expected="weights of an autoencoder with the same linear encoder",
+            got=got,
+            do="Train the decoder in a folder of its own, with the encoder of the run.",
+        )
+    )

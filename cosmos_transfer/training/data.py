@@ -99,12 +99,12 @@ def read_shard(path: Path) -> ClipShard:
                 depth=data["depth"],
                 class_ids=data["class_ids"],
             )
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, KeyError, IndexError, ValueError, zipfile.BadZipFile) as error:
         raise MediaError(
             explain(
                 f"training shard {path}",
                 expected="an .npz written by `cosmos-transfer train data`",
-                got=f"{type(error).__name__}: {error}",
+                got=" ".join(f"{type(error).__name__}: {error}".split()),
                 do="Delete it and render it again.",
             )
         ) from error

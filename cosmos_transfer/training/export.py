@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
-from cosmos_transfer.errors import CheckpointError, explain
 from cosmos_transfer.model.checkpoint import CheckpointSettings, save_embedded
 from cosmos_transfer.shapes import Size
-from cosmos_transfer.training.networks import new_networks
+from cosmos_transfer.training.autoencoder import DECODER_FILE, put_decoder
+from cosmos_transfer.training.networks import EmbeddedNetworks, run_networks
 
 SETTINGS = CheckpointSettings(
     id="embedded",
@@ -30,6 +28,7 @@ def export_run(
     *,
     decoder_path: Path | None = None,
     settings: CheckpointSettings = SETTINGS,
+    networks: EmbeddedNetworks | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write the averaged weights of a run as a checkpoint.
@@ -37,36 +36,17 @@ def export_run(
     Args:
         run_dir: Holds the run's ``state.pt``.
         folder: The checkpoint to write.
-        decoder_path: Autoencoder weights trained apart; ``run_dir/autoencoder.pt`` if it exists.
+        decoder_path: Autoencoder weights trained apart; those in ``run_dir`` if there are any.
         settings: The checkpoint's own settings.
+        networks: What the run trained, if not networks of the shipped size.
         overwrite: Replace a checkpoint that is there.
 
     Raises:
         CheckpointError: No state, or a decoder of another encoder.
     """
-    state_path = run_dir / "state.pt"
-    if not state_path.is_file():
-        raise CheckpointError(
-            explain(
-                str(run_dir), expected="a state.pt", got="none", do="Train first, or name the run."
-            )
-        )
-    networks = new_networks()
-    networks.load_state_dict(torch.load(state_path, weights_only=True)["average"])
-    decoder_path = decoder_path or run_dir / "autoencoder.pt"
-    if decoder_path.is_file():
-        weights = torch.load(decoder_path, weights_only=True)
-        encoder = networks.autoencoder.project.weight
-        if not torch.allclose(weights["project.weight"], encoder, rtol=1e-3, atol=1e-3):
-            raise CheckpointError(
-                explain(
-                    str(decoder_path),
-                    expected="a decoder of the same linear encoder as the run's",
-                    got="another one",
-                    do="Train the decoder on the data that the run was started on.",
-                )
-            )
-        networks.autoencoder.load_state_dict(weights)
+    networks = run_networks(run_dir, averaged=True, networks=networks)
+    if decoder_path is not None or (run_dir / DECODER_FILE).is_file():
+        put_decoder(networks.autoencoder, decoder_path or run_dir / DECODER_FILE)
     return save_embedded(
         folder,
         networks.model.transformer,

@@ -6,16 +6,18 @@ Three ways to train, told apart by what is let free:
 ``base``    base and text encoder, no controls
 ``branch``  one branch on a frozen base, as Cosmos-Transfer1 does
 
-Progress is measured in seconds of computing, not in steps: the learning rate is constant and is
-cooled down linearly over the last part of the time the run was given.
+Progress is measured in seconds, not in steps: the learning rate is constant and is cooled down
+linearly over the last part of the time the run was given. A run's folder holds its state,
+``metrics.jsonl`` (a line every few steps) and ``settings.jsonl`` (a line every start).
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +30,15 @@ from cosmos_transfer.training.batches import Batch, ClipPool
 from cosmos_transfer.training.control_draw import draw_active, draw_weights
 from cosmos_transfer.training.data import CONTROL_NAMES
 from cosmos_transfer.training.ema import MovingAverage
-from cosmos_transfer.training.networks import EmbeddedNetworks
+from cosmos_transfer.training.networks import STATE_FILE, UNREADABLE_STATE, EmbeddedNetworks
 from cosmos_transfer.training.objective import draw_sigma, flow_loss
 from cosmos_transfer.training.optimizer import MuonAdam
 
 log = logging.getLogger(__name__)
 
 MODES = ("joint", "base", "branch")
+LOG_EVERY = 50
+"""Steps whose mean loss makes one line of ``metrics.jsonl``."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -70,13 +74,35 @@ class TrainingConfig:
                     do="Choose one of these.",
                 )
             )
-        if (self.mode == "branch") != (self.branch in CONTROL_NAMES):
+        wanted = CONTROL_NAMES if self.mode == "branch" else (None,)
+        if self.branch not in wanted:
             raise ConfigError(
                 explain(
-                    "train branch",
-                    expected="the name of a control: " + ", ".join(CONTROL_NAMES),
+                    f"train {self.mode}",
+                    expected="the name of a control: " + ", ".join(CONTROL_NAMES)
+                    if self.mode == "branch"
+                    else "no name of a branch",
                     got=repr(self.branch),
-                    do="Name the branch, and only with `train branch`.",
+                    do="Name the branch with `train branch`, and only there.",
+                )
+            )
+        for name, least in (("duration_s", 0.0), ("rate", 0.0), ("batch_size", 1)):
+            if not least <= getattr(self, name) < math.inf:
+                raise ConfigError(
+                    explain(
+                        f"train, {name}",
+                        expected=f"a number of at least {least:g}",
+                        got=f"{getattr(self, name)}",
+                        do="Choose one in range.",
+                    )
+                )
+        if not 0.0 <= self.cool_down <= 1.0:
+            raise ConfigError(
+                explain(
+                    "train, cool_down",
+                    expected="a share of the run, from 0 to 1",
+                    got=f"{self.cool_down}",
+                    do="0 keeps the rate to the end.",
                 )
             )
 
@@ -112,7 +138,7 @@ class Trainer:
     @property
     def state_path(self) -> Path:
         """Where the run's state is kept."""
-        return self.config.run_dir / "state.pt"
+        return self.config.run_dir / STATE_FILE
 
     def save(self) -> None:
         """Write the state under a temporary name, then rename it."""
@@ -126,6 +152,7 @@ class Trainer:
                 "optimizer": self.optimizer.state_dict(),
                 "num_steps": self.num_steps,
                 "elapsed_s": self.elapsed_s,
+                "trained": self.config.branch or self.config.mode,
             },
             partial,
         )
@@ -135,16 +162,19 @@ class Trainer:
         """Take up the state of an earlier run in the same folder; False where there is none."""
         if not self.state_path.exists():
             return False
-        state = torch.load(self.state_path, map_location=self.config.device, weights_only=True)
+        trained = self.config.branch or self.config.mode
         try:
+            state = torch.load(self.state_path, map_location=self.config.device, weights_only=True)
+            if state.get("trained", trained) != trained:
+                raise ValueError(f"a run of `{state['trained']}`")
             self.networks.load_state_dict(state["networks"])
             self.optimizer.load_state_dict(state["optimizer"])
-        except (KeyError, RuntimeError, ValueError) as error:
+        except UNREADABLE_STATE as error:
             raise CheckpointError(
                 explain(
                     str(self.state_path),
-                    expected="the state of a run with the same networks and mode",
-                    got=f"{error}".splitlines()[0],
+                    expected=f"the state of a run of `{trained}` with the same networks",
+                    got=f"{error}".splitlines()[0] if str(error) else type(error).__name__,
                     do="Give the new run a folder of its own.",
                 )
             ) from error
@@ -157,7 +187,9 @@ class Trainer:
     def run(self) -> None:
         """Train until the time is up, saving as it goes; returns after the last save."""
         config = self.config
+        self._append("settings.jsonl", {"step": self.num_steps} | asdict(config))
         started = last_save = time.monotonic()
+        elapsed_before = self.elapsed_s
         losses: list[float] = []
         while (spent := time.monotonic() - started) < config.duration_s:
             remaining = 1.0 - spent / config.duration_s
@@ -166,17 +198,17 @@ class Trainer:
                 factor *= min(1.0, remaining / config.cool_down)
             self.optimizer.set_rate(config.rate * factor)
             losses.append(self.step())
-            if len(losses) == 50:
-                self._log(losses, self.elapsed_s + time.monotonic() - started)
+            self.elapsed_s = elapsed_before + time.monotonic() - started
+            if len(losses) == LOG_EVERY:
+                self._log(losses)
                 losses = []
             if time.monotonic() - last_save > config.save_every_s:
-                elapsed_before = self.elapsed_s
-                self.elapsed_s += time.monotonic() - started
                 self.save()
-                self.elapsed_s = elapsed_before
                 self.pool.refresh(at_most=4)
                 last_save = time.monotonic()
-        self.elapsed_s += time.monotonic() - started
+        self.elapsed_s = elapsed_before + time.monotonic() - started
+        if losses:
+            self._log(losses)
         self.save()
 
     def step(self) -> float:
@@ -248,15 +280,18 @@ class Trainer:
             num_clean_frames=1 if given else 0,
         ).mean()
 
-    def _log(self, losses: list[float], elapsed_s: float) -> None:
+    def _log(self, losses: list[float]) -> None:
         entry: dict[str, Any] = {
             "step": self.num_steps,
             "clips": self.num_steps * self.config.batch_size,
-            "elapsed_s": round(elapsed_s, 1),
+            "elapsed_s": round(self.elapsed_s, 1),
             "loss": round(float(np.mean(losses)), 4),
             "scenes": self.pool.num_scenes,
         }
-        self.config.run_dir.mkdir(parents=True, exist_ok=True)
-        with (self.config.run_dir / "metrics.jsonl").open("a") as file:
-            file.write(json.dumps(entry) + "\n")
+        self._append("metrics.jsonl", entry)
         log.info("%s", entry)
+
+    def _append(self, name: str, entry: dict[str, Any]) -> None:
+        self.config.run_dir.mkdir(parents=True, exist_ok=True)
+        with (self.config.run_dir / name).open("a") as file:
+            file.write(json.dumps(entry, default=str) + "\n")

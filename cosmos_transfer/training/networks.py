@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from pickle import UnpicklingError
 
 import torch
 from torch import nn
@@ -24,6 +25,11 @@ from cosmos_transfer.model.latent_unet import (
 )
 from cosmos_transfer.training.data import CONTROL_NAMES
 from cosmos_transfer.training.scenes import VOCABULARY
+
+STATE_FILE = "state.pt"
+"""What a run keeps in its folder to be taken up again."""
+# What reading a state that is damaged, or of other networks, raises.
+UNREADABLE_STATE = (OSError, EOFError, LookupError, RuntimeError, ValueError, UnpicklingError)
 
 # Words that prompts contain and that say nothing about the picture.
 FILLER_WORDS = frozenset(
@@ -87,6 +93,45 @@ def new_networks(
     )
     model = ControlledModel(LatentUNet(base), branches, timestep_scale=1.0)
     return EmbeddedNetworks(autoencoder_network, text_encoder, model)
+
+
+def run_networks(
+    run_dir: Path, *, averaged: bool, networks: EmbeddedNetworks | None = None
+) -> EmbeddedNetworks:
+    """The networks of a training run, from its state.
+
+    Args:
+        run_dir: Holds the run's ``state.pt``.
+        averaged: The averaged weights, which are what is shipped; or those the run goes on with.
+        networks: What the weights go into; new networks of the shipped size by default.
+
+    Raises:
+        CheckpointError: No state, or one of other networks.
+    """
+    path = run_dir / STATE_FILE
+    networks = networks or new_networks()
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+        networks.load_state_dict(state["average" if averaged else "networks"])
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            explain(
+                str(run_dir),
+                expected=f"a {STATE_FILE}",
+                got="none",
+                do="Train first, or name the run.",
+            )
+        ) from error
+    except UNREADABLE_STATE as error:
+        raise CheckpointError(
+            explain(
+                str(path),
+                expected="the state of a run with these networks",
+                got=f"{error}".splitlines()[0] if str(error) else type(error).__name__,
+                do="Name another run, or train one.",
+            )
+        ) from error
+    return networks
 
 
 def load_networks(name_or_path: str | Path) -> EmbeddedNetworks:

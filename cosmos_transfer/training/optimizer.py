@@ -16,10 +16,13 @@ MUON_LEARNING_RATE = 0.02
 ADAM_LEARNING_RATE = 1e-3
 WEIGHT_DECAY = 0.01
 MUON_MOMENTUM = 0.95
+ADAM_BETAS = (0.9, 0.98)
 
 
 def orthogonalize(matrix: Float[Tensor, "r c"], num_iterations: int = 5) -> Float[Tensor, "r c"]:
-    """The nearest semi-orthogonal matrix, roughly: all singular values between 0.7 and 1.2.
+    """The nearest semi-orthogonal matrix, roughly: singular values between 0.6 and 1.3.
+
+    Those a thousand times smaller than the largest, and smaller still, are not lifted all the way.
 
     Source:
         Jordan et al., "Muon: an optimizer for hidden layers in neural networks" (2024); the
@@ -36,7 +39,12 @@ def orthogonalize(matrix: Float[Tensor, "r c"], num_iterations: int = 5) -> Floa
 
 
 class MuonAdam(torch.optim.Optimizer):
-    """One optimiser, two kinds of groups, told apart by the group's ``use_muon``."""
+    """One optimiser, two kinds of groups, told apart by the group's ``use_muon``.
+
+    Inside the blocks whatever has two axes or more counts as a matrix. The scales of the norms
+    there, ``c 1 1``, are matrices of one column: each step moves them by the full rate, whatever
+    the size of their gradient.
+    """
 
     def __init__(self, modules: Iterable[tuple[str, nn.Module]]) -> None:
         matrices: list[nn.Parameter] = []
@@ -87,7 +95,8 @@ class MuonAdam(torch.optim.Optimizer):
         state["step"] += 1
         step = state["step"].item()
         first, second = state["first"], state["second"]
-        first.lerp_(gradient, 1 - 0.9)
-        second.lerp_(gradient.square(), 1 - 0.98)
-        denominator = (second / (1 - 0.98**step)).sqrt_().add_(1e-8)
-        parameter.addcdiv_(first, denominator, value=-rate / (1 - 0.9**step))
+        beta_first, beta_second = ADAM_BETAS
+        first.lerp_(gradient, 1 - beta_first)
+        second.lerp_(gradient.square(), 1 - beta_second)
+        denominator = (second / (1 - beta_second**step)).sqrt_().add_(1e-8)
+        parameter.addcdiv_(first, denominator, value=-rate / (1 - beta_first**step))
