@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from cosmos_transfer.errors import CheckpointError
+from cosmos_transfer.model.checkpoint import checkpoint_info, load_checkpoint
+from cosmos_transfer.pipeline import TransferPipeline
+from cosmos_transfer.shapes import Size
+from cosmos_transfer.training.autoencoder import fit_encoder, train_decoder
+from cosmos_transfer.training.batches import ClipPool
+from cosmos_transfer.training.export import SETTINGS, export_run
+from cosmos_transfer.training.loop import Trainer, TrainingConfig
+from tests.support.embedded import tiny_networks
+from tests.support.shards import write_shards
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> ClipPool:
+    pool = ClipPool(write_shards(tmp_path_factory.mktemp("shards")))
+    pool.refresh()
+    return pool
+
+
+@pytest.fixture
+def trained(pool: ClipPool, tmp_path: Path) -> Trainer:
+    networks = tiny_networks()
+    fit_encoder(networks.autoencoder, pool)
+    trainer = Trainer(
+        networks, pool, TrainingConfig(data_dir=pool.folder, run_dir=tmp_path / "run", batch_size=2)
+    )
+    trainer.optimizer.set_rate(1.0)
+    for _ in range(3):
+        trainer.step()
+    trainer.save()
+    return trainer
+
+
+def test_a_run_becomes_a_checkpoint_that_makes_clips(trained: Trainer, tmp_path: Path) -> None:
+    folder = export_run(tmp_path / "run", tmp_path / "checkpoint", networks=tiny_networks())
+    info = checkpoint_info(folder)
+    assert (info.id, info.native_size, info.native_frames) == ("embedded", Size(64, 96), 9)
+    assert info.controls == ("edge", "depth", "seg", "vis")
+    checkpoint = load_checkpoint(folder)
+    parts = {
+        "autoencoder": checkpoint.autoencoder,
+        "text_encoder": checkpoint.text_encoder,
+        "model": checkpoint.model,
+    }
+    for part, module in parts.items():
+        for name, value in module.state_dict().items():
+            averaged = trained.average.weights[f"{part}.{name}"]
+            assert torch.equal(value, averaged.half().float()), name
+    pipeline = TransferPipeline.from_pretrained(folder, device="cpu", show_progress=False)
+    frames = np.random.default_rng(0).integers(0, 256, (5, 32, 48, 3), dtype=np.uint8)
+    made = pipeline(video=frames, prompt="a snowy street", controls={"vis": 1.0})
+    assert made.frames.shape == frames.shape
+    assert made.record.request["num_inference_steps"] == SETTINGS.num_inference_steps
+
+
+def test_a_decoder_trained_apart_goes_into_the_checkpoint(
+    trained: Trainer, pool: ClipPool, tmp_path: Path
+) -> None:
+    autoencoder = tiny_networks().autoencoder
+    autoencoder.load_state_dict(trained.networks.autoencoder.state_dict())
+    path = train_decoder(autoencoder, pool, run_dir=tmp_path / "decoder", duration_s=0.2)
+    folder = export_run(
+        tmp_path / "run", tmp_path / "one", decoder_path=path, networks=tiny_networks()
+    )
+    # In the run's own folder it is found without being named.
+    path.rename(tmp_path / "run" / path.name)
+    other = export_run(tmp_path / "run", tmp_path / "two", networks=tiny_networks())
+    for each in (folder, other):
+        loaded = load_checkpoint(each).autoencoder
+        for name, value in autoencoder.state_dict().items():
+            assert torch.equal(loaded.state_dict()[name], value.half().float()), name
+
+
+def test_a_decoder_of_another_encoder_stays_out(
+    trained: Trainer, pool: ClipPool, tmp_path: Path
+) -> None:
+    autoencoder = tiny_networks(seed=1).autoencoder
+    path = train_decoder(autoencoder, pool, run_dir=tmp_path / "decoder", duration_s=0.0)
+    with pytest.raises(CheckpointError, match="another encoder"):
+        export_run(tmp_path / "run", tmp_path / "out", decoder_path=path, networks=tiny_networks())
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_a_run_there_is_nothing_to_export(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="Train first"):
+        export_run(tmp_path / "nowhere", tmp_path / "out", networks=tiny_networks())
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_checkpoint_that_is_there_is_replaced_only_when_asked(
+    trained: Trainer, tmp_path: Path
+) -> None:
+    folder = export_run(tmp_path / "run", tmp_path / "out", networks=tiny_networks())
+    with pytest.raises(CheckpointError, match="overwrite"):
+        export_run(tmp_path / "run", folder, networks=tiny_networks())
+    trained.step()
+    trained.save()
+    before = checkpoint_info(folder).sha256
+    export_run(tmp_path / "run", folder, networks=tiny_networks(), overwrite=True)
+    assert checkpoint_info(folder).sha256 != before
