@@ -512,10 +512,12 @@ def _device(name: str) -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         device = torch.device(name)
-    except RuntimeError as error:
+    except RuntimeError:
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
         raise ConfigError(
             explain("device", expected="auto, cpu or cuda", got=repr(name), do="Use one of these.")
-        ) from error
+        )
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(
             explain(
