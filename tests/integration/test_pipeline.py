@@ -18,7 +18,14 @@ import pytest
 import torch
 from PIL import Image
 
-from cosmos_transfer.errors import ConfigError, MediaError, NumericsError, ShapeError
+from cosmos_transfer.errors import (
+    ConfigError,
+    EstimatorUnavailableError,
+    MediaError,
+    NumericsError,
+    ShapeError,
+)
+from cosmos_transfer.inputs.depth import DepthClip
 from cosmos_transfer.inputs.request import ControlRequest
 from cosmos_transfer.inputs.video import read_clip
 from cosmos_transfer.model.checkpoint import CheckpointSettings, save_embedded
@@ -448,6 +455,40 @@ def test_the_record_is_named_like_the_clip(
     assert record.outputs == {"clip": name}
     if codec != "h264":
         assert np.array_equal(read_clip(path).frames, made.frames)
+
+
+@pytest.mark.parametrize("device", ["abacus", "meta", ""])
+def test_an_unknown_device_is_refused(tmp_path: Path, device: str) -> None:
+    with pytest.raises(ConfigError, match="auto, cpu or cuda"):
+        TransferPipeline.from_pretrained(tmp_path, device=device)
+
+
+def test_an_unknown_dtype_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="float32, bfloat16, float16"):
+        TransferPipeline.from_pretrained(tmp_path, device="cpu", dtype="int8")
+
+
+def test_half_precision_makes_nearly_the_same_clip(pipeline: TransferPipeline, make: Call) -> None:
+    half = TransferPipeline.from_pretrained(
+        pipeline.checkpoint.info.location, device="cpu", dtype="bfloat16", show_progress=False
+    )
+    made = half(video=clip(), prompt="a snowy street at night", controls={"edge": 0.7})
+    assert made.record.dtype == "bfloat16"
+    assert moved(made, make()).mean() < 0.1 * moved(make(seed=1), make()).mean()
+
+
+def test_an_estimator_finds_what_is_not_given(pipeline: TransferPipeline, make: Call) -> None:
+    with pytest.raises(EstimatorUnavailableError, match="control 'depth'"):
+        make(controls={"depth": 1.0})
+    given = make(controls={"depth": {"path": metres(), "unit": "m"}})
+    estimating = TransferPipeline(
+        pipeline.checkpoint,
+        device=pipeline.device,
+        show_progress=False,
+        estimators={"depth": lambda clip: DepthClip(metres=metres(clip.num_frames))},
+    )
+    found = estimating(video=clip(), prompt="a snowy street at night", controls={"depth": 1.0})
+    assert same(found, given)
 
 
 def test_a_misspelt_setting_is_refused(make: Call) -> None:
