@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.results_file import FOLDER, read_results
+from cosmos_transfer.metrics.predictors import Floor
 
 TITLES = {
     "edge_f1": "edge F1, strict ↑",
@@ -80,8 +81,7 @@ def _table(results: Mapping[str, Any]) -> str:
         _grid([header, *shares]),
     ]
     floors = [
-        f"{TITLES[name]}: {floor['mean']:.3f} ± {floor['standard_error']:.3f} "
-        f"(n={floor['num_clips']}, {floor['measured_on']})"
+        f"{TITLES[name]}: {Floor(**floor)}"
         for name, floor in table["floors"].items()
         if floor is not None
     ]

@@ -102,10 +102,7 @@ class Report:
         for name, value in self.values.items():
             lines.append(f"{name:<14}{value:8.4f}   {shows[name]}")
             if (floor := self.floors.get(name)) is not None:
-                lines.append(
-                    f"{'  floor':<14}{floor.mean:8.4f}   the estimator's own: "
-                    f"± {floor.standard_error:.4f}, n={floor.num_clips}, {floor.measured_on}"
-                )
+                lines.append(f"{'  floor':<14}{floor.mean:8.4f}   the estimator's own: {floor}")
         return lines + [f"{name:<14}       -   {why}" for name, why in self.left_out.items()]
 
 

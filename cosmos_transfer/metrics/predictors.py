@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -53,13 +54,27 @@ MIDDLE_LOG_DEPTH = 1.5  # about 4.5 m, where the untrained depth predictor start
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Floor:
-    """What a predictor's own metric reads on true renders that it was never trained on."""
+    """What a predictor's own metric reads on true renders that it was never trained on.
+
+    ``families`` holds mean, standard error and number of clips by kind of scene: metres of a street
+    and of a table are far apart.
+    """
 
     metric: str
     mean: float
     standard_error: float
     num_clips: int
     measured_on: str
+    families: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        """The numbers and where they come from, on one line."""
+        parts = [
+            f"{name} {each['mean']:.3f} ± {each['standard_error']:.3f} (n={each['num_clips']})"
+            for name, each in self.families.items()
+        ]
+        whole = f"{self.mean:.3f} ± {self.standard_error:.3f} (n={self.num_clips})"
+        return f"{whole} on {self.measured_on}" + "".join(f"; {part}" for part in parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,6 +305,7 @@ def save_predictor(
         )
     partial = folder / f".{WEIGHTS_FILE}"
     save_file(halves, partial, metadata={"format": "pt"})
+    partial.chmod(0o644)  # safetensors writes for its owner alone
     content = {
         **asdict(network.config),
         "sha256": _sha256(partial),

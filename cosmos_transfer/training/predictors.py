@@ -332,23 +332,33 @@ def measure_floor(
     num_frames: int = 9,
 ) -> Floor:
     """The predictor's own error on true renders: one clip a seed, in its own look."""
-    scores = []
+    scores: dict[str, list[float]] = {}
     for seed in seeds:
         clip = render_clip(seed, height=height, width=width, num_frames=num_frames, num_looks=1)
         if network.config.task == "depth":
             found = DepthPredictor(network).predict(clip.real[0])
-            scores.append(depth_si_rmse(found, clip.depth))
+            score = depth_si_rmse(found, clip.depth)
         else:
             ids = SegmentationPredictor(network).predict(clip.real[0])
-            scores.append(mask_miou(ids, clip.class_ids))
+            score = mask_miou(ids, clip.class_ids)
+        scores.setdefault(clip.family, []).append(score)
+    every = [score for each in scores.values() for score in each]
     return Floor(
         metric="depth_si_rmse" if network.config.task == "depth" else "mask_miou",
-        mean=round(float(np.mean(scores)), 4),
-        standard_error=round(float(np.std(scores, ddof=1) / len(scores) ** 0.5), 4),
-        num_clips=len(scores),
+        **_mean_with_error(every),
         measured_on=f"true renders of held-out scenes, seeds {seeds[0]} to {seeds[-1]}, "
         f"{width}x{height}, {num_frames} frames",
+        families={name: _mean_with_error(scores[name]) for name in sorted(scores)},
     )
+
+
+def _mean_with_error(scores: Sequence[float]) -> dict[str, Any]:
+    error = float(np.std(scores, ddof=1)) / len(scores) ** 0.5 if len(scores) > 1 else 0.0
+    return {
+        "mean": round(float(np.mean(scores)), 4),
+        "standard_error": round(error, 4),
+        "num_clips": len(scores),
+    }
 
 
 def ship(

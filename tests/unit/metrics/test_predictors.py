@@ -26,7 +26,14 @@ from cosmos_transfer.metrics.predictors import (
 )
 
 CLASSES = ("sky", "road", "car")
-FLOOR = Floor(metric="mask_miou", mean=0.7, standard_error=0.01, num_clips=48, measured_on="scenes")
+FLOOR = Floor(
+    metric="mask_miou",
+    mean=0.7,
+    standard_error=0.01,
+    num_clips=48,
+    measured_on="scenes",
+    families={"driving": {"mean": 0.8, "standard_error": 0.02, "num_clips": 34}},
+)
 
 
 def network(task: str = "seg") -> FrameNetwork:
@@ -109,6 +116,7 @@ def test_a_predictor_is_small(saved: Path) -> None:
     assert 200_000 < num_parameters < 400_000
     for path in saved.rglob("*.safetensors"):
         assert path.stat().st_size < 1_000_000
+        assert path.stat().st_mode & 0o777 == 0o644
         assert {value.dtype for value in load_file(path).values()} == {torch.float16}
 
 
@@ -129,6 +137,10 @@ def test_both_are_loaded_from_a_checkpoint(saved: Path) -> None:
     assert isinstance(found["depth"], DepthPredictor)
     assert isinstance(found["seg"], SegmentationPredictor)
     assert find_estimators(None) == {}
+
+
+def test_a_floor_says_where_it_comes_from() -> None:
+    assert str(FLOOR) == "0.700 ± 0.010 (n=48) on scenes; driving 0.800 ± 0.020 (n=34)"
 
 
 def test_weights_that_changed_are_refused(saved: Path) -> None:

@@ -169,6 +169,9 @@ def test_what_is_shipped_knows_its_floor(pool: FramePool, tmp_path: Path) -> Non
     network, recorded = load_predictor(tmp_path / "checkpoint/predictors/seg", task="seg")
     assert recorded == floor
     assert (floor.metric, floor.num_clips) == ("mask_miou", 2)
+    assert sum(each["num_clips"] for each in floor.families.values()) == 2
+    total = sum(each["mean"] * each["num_clips"] for each in floor.families.values())
+    assert floor.mean == pytest.approx(total / 2, abs=2e-4)
     assert 0.0 < floor.mean < 0.5
     # Measured with the weights as written: fp16.
     assert measure_floor(network, (0, 1)) == floor
