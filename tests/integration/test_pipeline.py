@@ -228,13 +228,24 @@ def test_without_guidance_the_negative_prompt_is_not_read(make: Call) -> None:
     assert not same(make(negative_prompt="fog"), make(negative_prompt="snow"))
 
 
-def test_neighbouring_seeds_share_nothing(make: Call) -> None:
+def test_neighbouring_seeds_share_no_noise(
+    make: Call, pipeline: TransferPipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The second chunk of one seed is not the first of the next.
-    runs = [make(video=clip(17), controls={}, seed=seed).frames.astype(float) for seed in (4, 5)]
-    for frames in runs:
-        assert np.abs(frames[:8] - frames[9:17]).mean() > 1.0
-    assert np.abs(runs[0][9:17] - runs[1][:8]).mean() > 1.0
-    assert np.abs(runs[0] - runs[1]).mean() > 1.0
+    draw, drawn = pipeline._noise, []
+
+    def watched(checked: Any, chunk: Any, size: Size) -> torch.Tensor:
+        drawn.append(draw(checked, chunk, size))
+        return drawn[-1]
+
+    monkeypatch.setattr(pipeline, "_noise", watched)
+    clips = [make(video=clip(25), controls={}, seed=seed) for seed in (4, 5)]
+    assert len(drawn) == 6
+    for index, one in enumerate(drawn):
+        for other in drawn[:index]:
+            correlation = torch.corrcoef(torch.stack([one.flatten(), other.flatten()]))[0, 1]
+            assert abs(float(correlation)) < 0.2  # 288 numbers: a standard deviation of 0.06
+    assert moved(*clips).mean() > 1.0
 
 
 def test_a_mask_acts_on_its_side(make: Call) -> None:
@@ -297,23 +308,43 @@ def test_a_mask_is_cut_with_the_frames_of_a_long_clip(make: Call) -> None:
     assert not np.array_equal(early.frames[9:], whole.frames[9:])
 
 
+def test_a_control_is_cut_with_the_frames_of_a_long_clip(make: Call) -> None:
+    vis = clip(17, seed=3)
+    other = vis.copy()
+    other[9:] = clip(8, seed=4)
+    one, two = (make(video=clip(17), controls={"vis": {"path": each}}) for each in (vis, other))
+    assert np.array_equal(one.frames[:9], two.frames[:9])
+    assert moved(one, two)[9:].mean() > 1.0
+
+
 def test_a_chunk_starts_from_the_last_frame_of_the_one_before(
-    make: Call, pipeline: TransferPipeline
+    make: Call, pipeline: TransferPipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Other noise in the first chunk alone reaches the second through the frame it inherits.
-    clips = {}
+    autoencoder = pipeline.checkpoint.autoencoder
+    encode, encoded = autoencoder.encode, []
+
+    def watched(video: torch.Tensor) -> torch.Tensor:
+        encoded.append(video)
+        return encode(video)
+
+    monkeypatch.setattr(autoencoder, "encode", watched)
+    made = make(video=clip(20), controls={})
+    assert len(made.record.chunks) == len(encoded) + 1 == 3
+    for video, frame in zip(encoded, (8, 16), strict=True):
+        expected = torch.from_numpy(made.frames[frame]).permute(2, 0, 1)[None, :, None] / 127.5 - 1
+        assert torch.equal(video, expected)
+    # And it acts: other noise in the first chunk alone reaches the second.
+    clips = []
     for seed in (0, 1):
-        original = pipeline._noise
+        draw = pipeline._noise
 
-        def noise(
-            checked: Any, chunk: Any, size: Size, *, seed: int = seed, draw: Any = original
-        ) -> Any:
+        def noise(checked: Any, chunk: Any, size: Size, *, seed: int = seed) -> torch.Tensor:
             other = replace(checked.request, seed=seed if chunk.index == 0 else 7)
-            return draw(replace(checked, request=other), chunk, size)
+            return draw(replace(checked, request=other), chunk, size)  # noqa: B023
 
-        with pytest.MonkeyPatch.context() as patch:
+        with monkeypatch.context() as patch:
             patch.setattr(pipeline, "_noise", noise)
-            clips[seed] = make(video=clip(17), controls={})
+            clips.append(make(video=clip(17), controls={}))
     difference = moved(clips[0], clips[1])
     assert difference[:9].mean() > 1.0
     assert difference[9:].max() > 0.0
