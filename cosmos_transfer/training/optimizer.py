@@ -41,9 +41,9 @@ def orthogonalize(matrix: Float[Tensor, "r c"], num_iterations: int = 5) -> Floa
 class MuonAdam(torch.optim.Optimizer):
     """One optimiser, two kinds of groups, told apart by the group's ``use_muon``.
 
-    Inside the blocks whatever has two axes or more counts as a matrix. The scales of the norms
-    there, ``c 1 1``, are matrices of one column: each step moves them by the full rate, whatever
-    the size of their gradient.
+    Inside the blocks whatever has two axes or more is a matrix. The scales of the norms there,
+    ``c 1 1``, are not: a matrix of one column would move by the full rate at every step, whatever
+    the size of its gradient.
     """
 
     def __init__(self, modules: Iterable[tuple[str, nn.Module]]) -> None:
@@ -52,7 +52,8 @@ class MuonAdam(torch.optim.Optimizer):
         for _, module in modules:
             for name, parameter in module.named_parameters():
                 inside = any(part in name for part in ("blocks", "attention", "decoder"))
-                (matrices if inside and parameter.ndim >= 2 else others).append(parameter)
+                is_matrix = parameter.ndim >= 2 and parameter.numel() > parameter.shape[0]
+                (matrices if inside and is_matrix else others).append(parameter)
         groups: list[dict[str, Any]] = [
             {"params": matrices, "use_muon": True, "base_lr": MUON_LEARNING_RATE},
             {"params": others, "use_muon": False, "base_lr": ADAM_LEARNING_RATE},

@@ -61,6 +61,15 @@ def test_matrices_inside_blocks_go_to_muon_and_the_rest_to_adam() -> None:
     assert groups[False] == {"blocks.0.bias", "head.weight", "head.bias"}
 
 
+def test_scales_of_norms_inside_blocks_are_no_matrices() -> None:
+    networks = tiny_networks()
+    modules = {"base": networks.model.transformer}
+    optimizer = MuonAdam(modules.items())
+    names = names_of(optimizer, networks.model.transformer)
+    assert "down_blocks.0.norm_in.scale" in names[False]
+    assert "down_blocks.0.conv_in.weight" in names[True]
+
+
 def test_every_parameter_of_the_networks_is_in_one_group() -> None:
     networks = tiny_networks()
     modules = {"base": networks.model.transformer, "text": networks.text_encoder}
