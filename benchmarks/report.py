@@ -14,7 +14,8 @@ TITLES = {
     "edge_f1_1px": "edge F1, 1 px ↑",
     "mask_miou": "mask mIoU ↑",
     "depth_si_rmse": "depth si-RMSE, m ↓",
-    "blur_ssim": "blur SSIM ↑",
+    "blur_ssim": "blur SSIM, input ↑",
+    "blur_ssim_render": "blur SSIM, true render ↑",
 }
 PARTS = ("table", "prompts", "mask", "timing")
 README = Path(__file__).parent / "README.md"
