@@ -480,6 +480,7 @@ def _write_weights(path: Path, weights: Mapping[str, Tensor]) -> None:
                 )
         halves[key] = half.contiguous().clone()
     save_file(halves, path, metadata={"format": "pt"})
+    path.chmod(0o644)  # safetensors writes for its owner only; a wheel would carry that on
 
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
