@@ -78,8 +78,6 @@ class GeneratedClip:
         Raises:
             MediaError: One of the two files is there already, or cannot be written; neither is.
         """
-        path = Path(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
         written = write_clip(
             path,
             self.frames,

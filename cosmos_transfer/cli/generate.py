@@ -147,23 +147,43 @@ def generate_all(
 ) -> Outcome:
     """Make every clip; in a batch, one that fails leaves the others going.
 
+    Names that are taken and folders that cannot be written are refused before the model is loaded.
+
     Raises:
         TransferError: The only request failed.
     """
+    from cosmos_transfer.outputs.writer import check_destination
+
+    overwrite = settings.output.overwrite
+    ready: list[tuple[str, CheckedRequest]] = []
+    for name, each in checked:
+        try:
+            check_destination(
+                folder / name,
+                codec=each.request.output_codec,
+                overwrite=overwrite,
+                is_still=each.is_still,
+            )
+        except TransferError as error:
+            if not is_batch:
+                raise
+            print(f"{name}: {one_line(error)}", file=sys.stderr)
+            continue
+        ready.append((name, each))
+    if not ready:
+        return Outcome(made=(), num_failed=len(checked))
     from cosmos_transfer.cli.compose import to_yaml
     from cosmos_transfer.pipeline import TransferPipeline
 
-    if not checked:
-        return Outcome(made=(), num_failed=0)
     dtype = None if settings.model.dtype == "auto" else settings.model.dtype
     pipeline = TransferPipeline.from_pretrained(
         settings.model.checkpoint, device=settings.model.device, dtype=dtype
     )
     made: list[Made] = []
-    for name, each in checked:
+    for name, each in ready:
         try:
             clip = pipeline.generate(each)
-            path = clip.save(folder / name, overwrite=settings.output.overwrite)
+            path = clip.save(folder / name, overwrite=overwrite)
         except TransferError as error:
             if not is_batch:
                 raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from cosmos_transfer.cli.generate import KEYS
@@ -189,7 +190,12 @@ def _span(checked: CheckedRequest) -> str:
     rate = float(checked.rate)
     if checked.num_frames == 1:
         return "a still" if checked.is_still else "a single moment"
-    return f"0 to {float(checked.times[-1]):.3f} s, {rate:.6g} a second ({checked.rate})"
+    span = f"0 to {float(checked.times[-1]):.3f} s"
+    gaps = [float(b - a) for a, b in pairwise(checked.times)]
+    # Clocks of milliseconds round the times of a constant rate.
+    if max(gaps) - min(gaps) > 0.0025:
+        return f"{span}, at uneven times, {rate:.6g} a second on average"
+    return f"{span}, {rate:.6g} a second ({checked.rate})"
 
 
 def _shown(chunks: Sequence[Chunk]) -> str:

@@ -222,7 +222,7 @@ def depth_from_array(
             explain(
                 where,
                 expected="at least one finite depth",
-                got="none: every pixel is NaN, infinite, or marked invalid",
+                got="none: every pixel is NaN, infinite, not above 0, or marked invalid",
                 do="Check the file, the unit and the invalid values.",
             )
         )

@@ -167,7 +167,7 @@ def check_request(
             )
     effective, heavy = _effective_weights(request)
     warnings += heavy
-    for warning in warnings:
+    for warning in heavy:  # What depth files have to say was said as they were read.
         log.warning("%s", warning)
     cut = request.max_frames is not None and request.length_policy == "refuse"
     return CheckedRequest(
@@ -341,6 +341,15 @@ def _check_maps(control: ControlRequest) -> list[CheckedInput]:
         if isinstance(source, np.ndarray):
             values = mask_from_array(source, where=where)
             values = np.float32(1) - values if invert else values
+        elif key == "weight" and not source.exists():
+            raise ConfigError(
+                explain(
+                    where,
+                    expected="a number from 0 to 1, or a file with a weight map",
+                    got=f"{source}, which is no file",
+                    do="Check the number, or the path.",
+                )
+            )
         else:
             values = read_mask(source, invert=invert)
         check_not_empty(values, where=where, allow_empty=control.allow_empty)

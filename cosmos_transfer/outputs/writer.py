@@ -122,7 +122,7 @@ def write_clip(
                     do="Write a clip, or pass one frame.",
                 )
             )
-        target = path if suffix in _PICTURE_SUFFIXES else _with_ending(path, ".png")
+        target = _still_target(path)
         with complete_file(target, overwrite=overwrite) as unfinished:
             options: dict[str, Any] = {} if target.suffix.lower() == ".png" else {"quality": 95}
             form = Image.registered_extensions()[target.suffix.lower()]
@@ -134,6 +134,40 @@ def write_clip(
     with complete_file(target, overwrite=overwrite) as unfinished:
         _encode(unfinished, target.suffix.lower(), frames, times, rate, _ENCODERS[codec])
     return target
+
+
+def check_destination(
+    path: str | Path, *, codec: str, overwrite: bool = False, is_still: bool = False
+) -> None:
+    """Refuse early, before a clip is made, what :func:`write_clip` and its record would refuse.
+
+    Creates nothing.
+
+    Args:
+        path: As for :func:`write_clip`.
+        codec: See the module.
+        overwrite: Files that are there will be replaced.
+        is_still: The clip is one picture.
+
+    Raises:
+        MediaError: The name of the clip or of its record is taken, or the folder cannot be written.
+        ConfigError: No such codec.
+    """
+    path = Path(path)
+    if codec == "png" and not is_still:
+        target = _folder_target(path)
+        _refuse_folder(target, overwrite=overwrite)
+        stem = target.name
+    else:
+        target = _still_target(path) if is_still else _video_target(path, codec)
+        _refuse_existing(target, overwrite=overwrite)
+        stem = target.stem
+    _refuse_existing(target.with_name(f"{stem}.json"), overwrite=overwrite)
+    nearest = next(each for each in path.absolute().parents if os.path.exists(each))
+    if not nearest.is_dir():
+        raise _unwritable(path, NotADirectoryError(f"{nearest}, which is not a folder"))
+    if not os.access(nearest, os.W_OK | os.X_OK):
+        raise _unwritable(path, PermissionError(f"no permission to write into {nearest}"))
 
 
 def slug(text: str) -> str:
@@ -199,6 +233,15 @@ def _video_target(path: Path, codec: str) -> Path:
     return _with_ending(path, suffixes[0])
 
 
+def _still_target(path: Path) -> Path:
+    return path if path.suffix.lower() in _PICTURE_SUFFIXES else _with_ending(path, ".png")
+
+
+def _folder_target(path: Path) -> Path:
+    known = path.suffix.lower() in {*_CONTAINERS, *_PICTURE_SUFFIXES}
+    return path.with_suffix("") if known else path
+
+
 def _with_ending(path: Path, ending: str) -> Path:
     """The path with a known ending replaced; a dot inside a name ("v1.5") is not an ending."""
     if path.suffix.lower() in {*_CONTAINERS, *_PICTURE_SUFFIXES}:
@@ -252,7 +295,21 @@ def _refuse_existing(path: Path, *, overwrite: bool) -> None:
                 str(path),
                 expected="a name that is free",
                 got="a folder" if path.is_dir() else "a file that is there already",
-                do="Choose another name, or allow overwriting.",
+                do="Choose another name, or replace it: output.overwrite=true, show --overwrite, in"
+                " Python overwrite=True.",
+            )
+        )
+
+
+def _refuse_folder(path: Path, *, overwrite: bool) -> None:
+    if path.exists() and not (overwrite and _is_our_folder(path)):
+        raise MediaError(
+            explain(
+                str(path),
+                expected="a folder name that is free",
+                got="something that is there already",
+                do="Choose another name; output.overwrite=true (in Python overwrite=True) replaces"
+                " a folder of frames.",
             )
         )
 
@@ -354,17 +411,8 @@ def _write_folder(
     *,
     overwrite: bool,
 ) -> Path:
-    if path.suffix.lower() in {*_CONTAINERS, *_PICTURE_SUFFIXES}:
-        path = path.with_suffix("")
-    if path.exists() and not (overwrite and _is_our_folder(path)):
-        raise MediaError(
-            explain(
-                str(path),
-                expected="a folder name that is free",
-                got="something that is there already",
-                do="Choose another name, or allow overwriting of a folder of frames.",
-            )
-        )
+    path = _folder_target(path)
+    _refuse_folder(path, overwrite=overwrite)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         unfinished = Path(tempfile.mkdtemp(prefix=f".{path.name[:40]}.", dir=path.parent))

@@ -16,6 +16,7 @@ from cosmos_transfer.inputs.request import GenerationRequest
 from cosmos_transfer.inputs.video import read_clip
 from cosmos_transfer.outputs.record import read_record
 from cosmos_transfer.outputs.writer import write_clip
+from cosmos_transfer.pipeline import TransferPipeline
 
 TIMES = tuple(Fraction(n, 10) for n in (0, 1, 2, 3, 9, 10, 11, 19, 20, 21, 22))
 
@@ -127,6 +128,28 @@ def test_nothing_is_overwritten_unless_asked(
     assert (launch / "a/out.png").read_bytes() != first
 
 
+@pytest.mark.parametrize("taken", ["a/out.png", "a/out.json", "a"])
+def test_a_place_that_cannot_be_written_is_refused_before_the_model_is_loaded(
+    launch: Path,
+    tiny_checkpoint: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    taken: str,
+) -> None:
+    def never(*_: object, **__: object) -> None:
+        raise AssertionError("the model was loaded")
+
+    monkeypatch.setattr(TransferPipeline, "from_pretrained", never)
+    (launch / taken).parent.mkdir(exist_ok=True)
+    (launch / taken).write_text("mine", encoding="utf-8")
+    assert generate(tiny_checkpoint, "video=still.png", "prompt=x", "name=out", "output.dir=a") == 2
+    printed = capsys.readouterr().err
+    assert len(printed.splitlines()) == 1
+    assert str(launch / taken) in printed
+    assert (launch / taken).read_text(encoding="utf-8") == "mine"
+    assert not (launch / "a").is_dir() or len(list((launch / "a").iterdir())) == 1
+
+
 def test_a_failure_while_generating_leaves_nothing(
     launch: Path,
     tiny_checkpoint: Path,
@@ -177,3 +200,11 @@ def test_a_request_can_be_made_again_from_its_record(launch: Path, tiny_checkpoi
     request = request_from_mapping(read_record(launch / "a/out.json").request)
     assert isinstance(request, GenerationRequest)
     assert check_all([request], checkpoint_info(tiny_checkpoint)).num_failed == 0
+
+
+def test_the_plan_of_a_clip_with_uneven_times_says_so(
+    launch: Path, tiny_checkpoint: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    typed = ("video=clip.mp4", "prompt=x", f"model.checkpoint={tiny_checkpoint}")
+    assert main(["validate", *typed]) == 0
+    assert "0 to 2.200 s, at uneven times, " in capsys.readouterr().out

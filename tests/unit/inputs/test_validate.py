@@ -173,6 +173,11 @@ def test_class_rules_need_classes_that_exist(files):
         check(files, edge={"weight": {"robot": 1.0}})
 
 
+def test_a_weight_that_is_neither_number_nor_file_says_whose_it_is(files):
+    with pytest.raises(ConfigError, match="control 'edge', weight: expected a number from 0 to 1"):
+        check(files, edge={"weight": "strong"})
+
+
 # ------------------------------------------------------------------------- controls
 def test_depth_without_a_reading_is_refused(files):
     with pytest.raises(MediaError, match=r"nan\.npy: expected at least one finite depth"):
@@ -181,10 +186,12 @@ def test_depth_without_a_reading_is_refused(files):
         check(files, depth={"clip": np.full((23, 48, 64), np.nan, np.float32)})
 
 
-def test_some_nan_in_depth_is_noted_and_taken(files):
+def test_some_nan_in_depth_is_noted_once_and_taken(files, caplog):
     depth = np.full((23, 48, 64), 2.0, np.float32)
     depth[:, :12] = np.nan
-    checked = check(files, depth={"clip": depth, "weight": 0.5})
+    with caplog.at_level(logging.WARNING):
+        checked = check(files, depth={"clip": depth, "weight": 0.5})
+    assert caplog.text.count("25.00%") == 1
     assert any("25.00%" in warning for warning in checked.warnings)
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shutil
 from fractions import Fraction
 
 import av
@@ -9,7 +10,7 @@ from PIL import Image
 
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError
 from cosmos_transfer.inputs.video import probe_clip, read_clip, uniform_times
-from cosmos_transfer.outputs.writer import complete_file, slug, write_clip
+from cosmos_transfer.outputs.writer import check_destination, complete_file, slug, write_clip
 from tests.unit.inputs.media_files import smooth_frames
 
 NTSC = Fraction(30000, 1001)
@@ -136,6 +137,36 @@ def test_nothing_is_overwritten_unless_asked(tmp_path):
     assert path.read_bytes() == before
     write_clip(path, frames[:1], rate=10, overwrite=True)
     assert read_clip(path).num_frames == 1
+
+
+@pytest.mark.parametrize("name", ["a", "a.mp4", "v1.5"])
+@pytest.mark.parametrize(("codec", "is_still"), [("h264", False), ("png", False), ("png", True)])
+def test_a_destination_is_refused_beforehand_as_writing_would_refuse_it(
+    tmp_path, name, codec, is_still
+):
+    def check(overwrite=False):
+        check_destination(tmp_path / name, codec=codec, overwrite=overwrite, is_still=is_still)
+
+    check()
+    assert list(tmp_path.iterdir()) == []
+    frames = smooth_frames(1 if is_still else 2, 16, 16)
+    written = write_clip(tmp_path / name, frames, rate=10, codec=codec, is_still=is_still)
+    with pytest.raises(MediaError, match="that is free"):
+        check()
+    check(overwrite=True)
+    shutil.rmtree(written) if written.is_dir() else written.unlink()
+    check()
+    (tmp_path / ("v1.5.json" if name == "v1.5" else "a.json")).write_text("{}")
+    with pytest.raises(MediaError, match=r"json: expected a name that is free"):
+        check()
+
+
+def test_a_destination_below_a_file_is_refused(tmp_path):
+    (tmp_path / "taken").write_text("mine")
+    with pytest.raises(MediaError, match="taken, which is not a folder"):
+        check_destination(tmp_path / "taken" / "deep" / "a", codec="h264")
+    with pytest.raises(MediaError, match="a place that can be written"):
+        write_clip(tmp_path / "taken" / "a", smooth_frames(2, 16, 16), rate=10)
 
 
 def test_a_file_that_appears_meanwhile_is_not_overwritten(tmp_path):
