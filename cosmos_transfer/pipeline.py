@@ -6,6 +6,7 @@ controls, weights, model, diffusion, long video, outputs.
 
 from __future__ import annotations
 
+import logging
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,6 +32,7 @@ from cosmos_transfer.diffusion.samplers import get_sampler
 from cosmos_transfer.errors import ConfigError, NumericsError, explain
 from cosmos_transfer.inputs.request import (
     CONTROL_NAMES,
+    GenerationRequest,
     request_from_mapping,
     request_to_mapping,
 )
@@ -50,6 +52,8 @@ from cosmos_transfer.outputs.writer import write_clip
 from cosmos_transfer.shapes import Size, reflected_indices, round_up
 from cosmos_transfer.weights.fusion import token_weights
 from cosmos_transfer.weights.maps import WeightMaps, build_weight_maps
+
+log = logging.getLogger(__name__)
 
 INHERITED_FRAMES = 1
 """Frames that a chunk of a long clip takes over from the one before."""
@@ -198,6 +202,8 @@ class TransferPipeline:
             conditions = self._read(checked)
         with clock("text"):
             text, negative = self._encode_prompts(request.prompt, request.negative_prompt)
+        for note in self._words_left_out(request):
+            log.warning("%s", note)
         plan = plan_chunks(
             checked.num_frames,
             chunk_frames=info.native_frames,
@@ -278,6 +284,15 @@ class TransferPipeline:
     def _encode_prompts(self, prompt: str, negative: str) -> tuple[Tensor, Tensor]:
         encoder = self.checkpoint.text_encoder
         return encoder.encode([prompt]), encoder.encode([negative])
+
+    def _words_left_out(self, request: GenerationRequest) -> Iterator[str]:
+        for which, text in (
+            ("prompt", request.prompt),
+            ("negative prompt", request.negative_prompt),
+        ):
+            if unknown := self.checkpoint.text_encoder.unknown_words(text):
+                left_out = ", ".join(unknown)
+                yield f"words of the {which} the text encoder left out: {left_out}"
 
     def _encode_controls(
         self, conditions: _Conditions, chunk: Chunk, rule: str
@@ -374,13 +389,7 @@ class TransferPipeline:
         effective = torch.cat(weights, dim=1).cpu().numpy()
         notes = [*checked.warnings]
         notes += [f"{each.name}: {note}" for each in conditions.controls for note in each.notes]
-        for which, text in (
-            ("prompt", request.prompt),
-            ("negative prompt", request.negative_prompt),
-        ):
-            if unknown := self.checkpoint.text_encoder.unknown_words(text):
-                left_out = ", ".join(unknown)
-                notes.append(f"words of the {which} the text encoder left out: {left_out}")
+        notes += self._words_left_out(request)
         return GenerationRecord(
             request=request_to_mapping(resolved),
             checkpoint={"id": info.id, "sha256": dict(info.sha256)},

@@ -532,7 +532,9 @@ def test_a_misspelt_setting_is_refused(make: Call) -> None:
 # ------------------------------------------------------------------------------------- the record
 
 
-def test_the_record_says_what_was_done(make: Call, tmp_path: Path) -> None:
+def test_the_record_says_what_was_done(
+    make: Call, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     write_clip(tmp_path / "in.mp4", clip(10, 36, 48), rate=Fraction(10))
     made = make(
         video=tmp_path / "in.mp4",
@@ -568,6 +570,7 @@ def test_the_record_says_what_was_done(make: Call, tmp_path: Path) -> None:
     assert {"read", "text", "encode", "denoise", "decode", "resize"} <= set(record.timings_s)
     notes = " / ".join(record.notes)
     assert "words of the prompt the text encoder left out: purple" in notes
+    assert caplog.text.count("words of the prompt the text encoder left out: purple") == 1
     assert "words of the negative prompt the text encoder left out: pink" in notes
     assert "add up to 2" in notes
     assert record.outputs == {"clip": "out.mp4"}
