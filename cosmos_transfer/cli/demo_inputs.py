@@ -72,10 +72,10 @@ def write_demo_scene(scene: DemoScene, folder: Path, *, size: Size, num_frames: 
     _write_ids(folder / "seg", clip)
     np.savez_compressed(folder / "mask.npz", mask=_mask(clip, scene.edge_classes))
     controls = {
-        "edge": {"weight": 0.4, "mask": "mask.npz"},
-        "depth": {"path": "depth.npy", "unit": "m", "weight": 0.2},
-        "seg": {"path": "seg", "labels": "labels.json", "weight": 0.2},
-        "vis": {"weight": 0.2},
+        "edge": {"weight": 0.25, "mask": "mask.npz"},
+        "depth": {"path": "depth.npy", "unit": "m", "weight": 0.25},
+        "seg": {"path": "seg", "labels": "labels.json", "weight": 0.25},
+        "vis": {"weight": 0.25},
     }
     requests = [
         {
@@ -104,6 +104,6 @@ def _write_ids(folder: Path, clip: SceneClip) -> None:
 
 
 def _mask(clip: SceneClip, classes: tuple[str, ...]) -> np.ndarray:
-    """1 where one of the classes is, and a quarter elsewhere: a soft mask, f h w."""
+    """1 where one of the classes is, and one half elsewhere: a soft mask, f h w."""
     wanted = [number for number, name in clip.class_names.items() if name in classes]
-    return np.where(np.isin(clip.class_ids, wanted), 1.0, 0.25).astype(np.float32)
+    return np.where(np.isin(clip.class_ids, wanted), 1.0, 0.5).astype(np.float32)
