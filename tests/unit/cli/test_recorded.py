@@ -83,9 +83,9 @@ def test_a_run_comes_back_as_the_model_saw_it(faithful: Path) -> None:
     assert run.output.shape == (FRAMES, SIZE.height, SIZE.width, 3)
     assert all(control.picture.shape == run.output.shape for control in run.controls)
     assert run.maps.values.shape == (4, FRAMES, SIZE.height, SIZE.width)
-    assert run.maps.values[0].max() == np.float32(0.4)
-    assert run.maps.values[0].min() == np.float32(0.1)
-    assert (run.maps.values[1:] == np.float32(0.2)).all()
+    assert run.maps.values[0].max() == np.float32(0.25)
+    assert run.maps.values[0].min() == np.float32(0.125)
+    assert (run.maps.values[1:] == np.float32(0.25)).all()
 
 
 def test_an_output_that_is_its_input_scores_perfectly(faithful: Path) -> None:
