@@ -83,9 +83,11 @@ docs-images: $(STAMP)  ## run the demo and make its sheet README's picture
 
 # How long to train; a run that was stopped goes on where it was.
 MINUTES ?= 120
+DECODER_MINUTES ?= 30
 train-embedded: $(STAMP)  ## render clips, train the embedded checkpoint, export it to runs/embedded
 	$(BIN)/cosmos-transfer train data
 	env -u OMP_NUM_THREADS $(BIN)/cosmos-transfer train joint --minutes $(MINUTES)
+	env -u OMP_NUM_THREADS $(BIN)/cosmos-transfer train autoencoder --minutes $(DECODER_MINUTES)
 	$(BIN)/cosmos-transfer train export --output runs/embedded --overwrite
 
 clean:  ## remove caches and build leftovers; keeps .venv and outputs
