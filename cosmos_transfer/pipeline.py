@@ -47,6 +47,7 @@ from cosmos_transfer.inputs.video import (
 from cosmos_transfer.long_video.plan import Chunk, plan_chunks
 from cosmos_transfer.long_video.stitch import stitch
 from cosmos_transfer.model.checkpoint import Checkpoint, load_checkpoint
+from cosmos_transfer.model.controlled_decoder import decode_controlled
 from cosmos_transfer.outputs.record import GenerationRecord, weight_summary, write_record
 from cosmos_transfer.outputs.writer import write_clip
 from cosmos_transfer.shapes import Size, reflected_indices, round_up
@@ -232,7 +233,7 @@ class TransferPipeline:
                     latents = sample(denoiser, noise, sigmas, on_step=on_step)
                 _check_finite(latents, chunk)
                 with clock("decode"):
-                    pieces.append(self._decode(latents))
+                    pieces.append(self._decode(latents, control_latents, chunk_weights))
                 weights.append(chunk_weights)
         with clock("resize"):
             frames = _uncrop(stitch(plan, pieces), conditions.working_size, checked.size)
@@ -360,8 +361,19 @@ class TransferPipeline:
         )
         return noise[None].to(self.device)
 
-    def _decode(self, latents: Float[Tensor, "1 c t hz wz"]) -> UInt8[np.ndarray, "f h w 3"]:
-        video = self.checkpoint.autoencoder.decode(latents)[0].float()
+    def _decode(
+        self,
+        latents: Float[Tensor, "1 c t hz wz"],
+        control_latents: Mapping[str, Tensor],
+        weights: Float[Tensor, "k n"],
+    ) -> UInt8[np.ndarray, "f h w 3"]:
+        active = weights[weights.any(dim=1)][:, None]
+        video = decode_controlled(
+            self.checkpoint.autoencoder,
+            latents,
+            control_latents,
+            dict(zip(control_latents, active, strict=True)),
+        )[0].float()
         frames = ((video + 1.0) * 127.5).round().clamp(0.0, 255.0).to(torch.uint8)
         return np.ascontiguousarray(frames.permute(1, 2, 3, 0).cpu().numpy())
 

@@ -14,6 +14,11 @@ Conventions
     A control is not compressed (:meth:`CausalVideoAutoencoder.encode_control`): the branches read
     all 192 numbers of a patch, so that an edge is known to the pixel.
 
+    The decoder is controlled too. Sixteen numbers a patch cannot hold where every outline runs, and
+    a sampler does not get them all right; the controls know. Each control has a
+    :class:`DecoderBranch`, whose residuals are weighted and summed as those of the denoiser's
+    branches are (``model.controlled_decoder``): no control, or weights of zero, is plain decoding.
+
     Latents leave :meth:`CausalVideoAutoencoder.encode` normalised to zero mean and unit variance
     per channel. Principal components are white already, so the statistics (buffers) stay 0 and 1
     unless an encoder of another kind is put in.
@@ -40,7 +45,9 @@ class CausalVideoConfig:
     latent_channels: int = 16
     width: int = 96  # channels of the decoder's trunk, at one cell per 4x4 pixels
     num_decoder_blocks: int = 4
-    pixel_width: int = 24  # channels of the two convolutions that run at full resolution
+    pixel_width: int = 24  # channels of the convolutions that run at full resolution
+    num_pixel_layers: int = 1  # of those between the first and the last
+    controls: tuple[str, ...] = ()  # those the decoder has a branch for
     time_stride: int = 4
     space_stride: int = 4
 
@@ -80,6 +87,29 @@ class ResidualBlock(nn.Module):
         return x + self.conv_out(nn.functional.silu(self.conv_in(self.norm(x))))
 
 
+class DecoderBranch(nn.Module):
+    """Says what one control adds to the decoder's trunk and to its full-resolution features.
+
+    Nothing here looks at the latents, and both outputs start at zero.
+    """
+
+    def __init__(self, channels: int, width: int, detail_channels: int) -> None:
+        super().__init__()
+        self.read = nn.Conv2d(channels, width, 1)
+        self.block = ResidualBlock(width)
+        self.norm = ChannelNorm(width)
+        self.to_trunk = zero_init(nn.Conv2d(width, width, 1))
+        # The second reads the patch itself too, and so can copy an outline pixel by pixel.
+        self.to_detail = zero_init(nn.Conv2d(width + channels, detail_channels, 1))
+
+    def forward(
+        self, patches: Float[Tensor, "bt p h w"]
+    ) -> tuple[Float[Tensor, "bt d h w"], Float[Tensor, "bt e h w"]]:
+        """Residuals of the trunk and of the folded full-resolution features."""
+        x = self.norm(self.block(self.read(patches)))
+        return self.to_trunk(x), self.to_detail(torch.cat([x, patches], dim=1))
+
+
 class CausalVideoAutoencoder(nn.Module):
     """Video in [-1, 1] to normalised latents and back."""
 
@@ -100,13 +130,23 @@ class CausalVideoAutoencoder(nn.Module):
             ChannelNorm(config.width),
         )
         self.unproject = nn.Conv2d(config.latent_channels, patch, 1)
-        self.to_detail = nn.Conv2d(config.width, config.pixel_width * config.space_stride**2, 1)
+        detail_channels = config.pixel_width * config.space_stride**2
+        self.to_detail = nn.Conv2d(config.width, detail_channels, 1)
         self.shuffle = nn.PixelShuffle(config.space_stride)
         self.detail = nn.Sequential(
-            nn.SiLU(),
-            nn.Conv2d(config.pixel_width, config.pixel_width, 3, padding=1),
+            *(
+                layer
+                for _ in range(config.num_pixel_layers)
+                for layer in (
+                    nn.SiLU(),
+                    nn.Conv2d(config.pixel_width, config.pixel_width, 3, padding=1),
+                )
+            ),
             nn.SiLU(),
             zero_init(nn.Conv2d(config.pixel_width, 3 * config.time_stride, 3, padding=1)),
+        )
+        self.branches = nn.ModuleDict(
+            {name: DecoderBranch(patch, config.width, detail_channels) for name in config.controls}
         )
         self.register_buffer("latent_mean", torch.zeros(config.latent_channels))
         self.register_buffer("latent_std", torch.ones(config.latent_channels))
@@ -119,7 +159,8 @@ class CausalVideoAutoencoder(nn.Module):
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> CausalVideoAutoencoder:
         """Build an untrained autoencoder from :attr:`config`."""
-        return cls(CausalVideoConfig(**config))
+        controls = tuple(config.get("controls", ()))  # a JSON list
+        return cls(CausalVideoConfig(**config | {"controls": controls}))
 
     def to_groups(self, video: Float[Tensor, "b 3 f h w"]) -> Float[Tensor, "bt c h w"]:
         """Frames to one picture a latent frame; channels are (colour, frame of the group)."""
@@ -146,10 +187,24 @@ class CausalVideoAutoencoder(nn.Module):
         """Pictures of four frames to raw latents, before normalisation."""
         return self.project(self.unshuffle(groups))
 
-    def decode_groups(self, raw_latents: Float[Tensor, "bt z hz wz"]) -> Float[Tensor, "bt c h w"]:
-        """Raw latents to pictures of four frames, unclamped."""
-        detail = self.detail(self.shuffle(self.to_detail(self.decoder(raw_latents))))
-        return self.shuffle(self.unproject(raw_latents)) + detail
+    def decode_groups(
+        self,
+        raw_latents: Float[Tensor, "bt z hz wz"],
+        residuals: tuple[Float[Tensor, "bt d hz wz"], Float[Tensor, "bt e hz wz"]] | None = None,
+    ) -> Float[Tensor, "bt c h w"]:
+        """Raw latents to pictures of four frames, unclamped.
+
+        Args:
+            raw_latents: Latents before normalisation.
+            residuals: What the controls add, fused: to the trunk and to the folded features.
+        """
+        x = self.decoder[0](raw_latents)
+        if residuals is not None:
+            x = x + residuals[0]
+        features = self.to_detail(self.decoder[1:](x))
+        if residuals is not None:
+            features = features + residuals[1]
+        return self.shuffle(self.unproject(raw_latents)) + self.detail(self.shuffle(features))
 
     @torch.no_grad()
     def start_from_principal_components(self, groups: Float[Tensor, "bt c h w"]) -> None:
@@ -187,8 +242,40 @@ class CausalVideoAutoencoder(nn.Module):
         patches = self.unshuffle(self.to_groups(video))
         return rearrange(patches, "(b t) p h w -> b p t h w", b=video.shape[0])
 
-    def decode(self, latents: Float[Tensor, "b z t hz wz"]) -> Float[Tensor, "b 3 f h w"]:
-        """Decode normalised latents to video in [-1, 1]."""
+    def run_branch(
+        self, name: str, control: Float[Tensor, "b p t hz wz"]
+    ) -> list[Float[Tensor, "b n _"]]:
+        """What one control adds at weight 1: one residual per place, tokens time-slowest."""
+        patches = rearrange(control, "b p t h w -> (b t) p h w")
+        return [
+            rearrange(residual, "(b t) d h w -> b (t h w) d", b=control.shape[0])
+            for residual in self.branches[name](patches)
+        ]
+
+    def decode(
+        self,
+        latents: Float[Tensor, "b z t hz wz"],
+        residuals: list[Float[Tensor, "b n _"]] | None = None,
+        *,
+        clamp: bool = True,
+    ) -> Float[Tensor, "b 3 f h w"]:
+        """Decode normalised latents to video in [-1, 1].
+
+        Args:
+            latents: What the sampler made.
+            residuals: What the controls add, weighted and summed over them; see
+                :meth:`run_branch`.
+            clamp: Cut what lies outside [-1, 1]; training needs to see it.
+        """
+        batch_size, _, num_frames, height, _ = latents.shape
         raw = rearrange(latents, "b z t h w -> (b t) z h w")
         raw = raw * self.latent_std[:, None, None] + self.latent_mean[:, None, None]
-        return self.from_groups(self.decode_groups(raw), latents.shape[0]).clamp(-1.0, 1.0)
+        folded = None
+        if residuals:
+            trunk, detail = (
+                rearrange(each, "b (t h w) d -> (b t) d h w", t=num_frames, h=height)
+                for each in residuals
+            )
+            folded = (trunk, detail)
+        video = self.from_groups(self.decode_groups(raw, folded), batch_size)
+        return video.clamp(-1.0, 1.0) if clamp else video

@@ -172,7 +172,7 @@ def _train_autoencoder(arguments: argparse.Namespace) -> int:
     pool = _pool(arguments.data)
     networks = _networks(arguments, pool)
     weights = train_decoder(
-        networks.autoencoder,
+        networks,
         pool,
         run_dir=arguments.run,
         duration_s=60.0 * arguments.minutes,

@@ -1,7 +1,8 @@
 """Trains the embedded autoencoder's decoder; its encoder is linear and stays as it is.
 
-The decoder is shown latents with noise on them: those it will get from a sampler are never quite
-the ones of a real clip, and what it learns to repair here it repairs there.
+The decoder is shown what a sampler makes of known clips (``training.near_samples``), together with
+the controls that acted, and is to draw the clip itself: what it repairs in training it repairs at
+run time.
 """
 
 from __future__ import annotations
@@ -19,15 +20,19 @@ from torch import Tensor, nn
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
 from cosmos_transfer.errors import CheckpointError, explain
+from cosmos_transfer.model.controlled_decoder import controlled_residuals
 from cosmos_transfer.training.batches import ClipPool
 from cosmos_transfer.training.ema import MovingAverage
-from cosmos_transfer.training.networks import UNREADABLE_STATE
+from cosmos_transfer.training.near_samples import NearSamples, draw_near_samples
+from cosmos_transfer.training.networks import UNREADABLE_STATE, EmbeddedNetworks
 from cosmos_transfer.training.optimizer import MuonAdam
 
 log = logging.getLogger(__name__)
 
-# Largest standard deviation of the noise on latents, whose own is 1.
-LATENT_NOISE = 0.25
+# Clips the denoiser makes at a time, and the steps that are taken on them: making them costs more
+# than a step does.
+SAMPLED_CLIPS = 12
+STEPS_PER_SAMPLING = 6
 GRADIENT_WEIGHT = 0.5
 COOL_DOWN = 0.4
 NUM_COMPONENT_CLIPS = 400
@@ -47,7 +52,7 @@ def fit_encoder(autoencoder: CausalVideoAutoencoder, pool: ClipPool, *, seed: in
 
 
 def reconstruction_loss(
-    decoded: Float[Tensor, "b c h w"], target: Float[Tensor, "b c h w"]
+    decoded: Float[Tensor, "*b h w"], target: Float[Tensor, "*b h w"]
 ) -> Float[Tensor, ""]:
     """Absolute error of colours, and of their differences between neighbouring pixels: the second
     part is what keeps edges where they are and as steep as they are."""
@@ -59,8 +64,15 @@ def reconstruction_loss(
     return loss
 
 
+def decoder_loss(autoencoder: CausalVideoAutoencoder, samples: NearSamples) -> Float[Tensor, ""]:
+    """The reconstruction loss of samples decoded under the controls that made them."""
+    residuals = controlled_residuals(autoencoder, samples.controls, samples.weights)
+    decoded = autoencoder.decode(samples.latents, residuals, clamp=False)
+    return reconstruction_loss(decoded, samples.video)
+
+
 def train_decoder(
-    autoencoder: CausalVideoAutoencoder,
+    networks: EmbeddedNetworks,
     pool: ClipPool,
     *,
     run_dir: Path,
@@ -71,9 +83,10 @@ def train_decoder(
     device: str = "cpu",
     save_every_s: float = 240.0,
 ) -> Path:
-    """Train for ``duration_s`` seconds and leave the averaged weights in ``autoencoder``.
+    """Train for ``duration_s`` seconds and leave the averaged weights in the autoencoder.
 
-    A run that was stopped is taken up from what it saved last.
+    The denoiser of ``networks`` makes what the decoder is trained on, and is not changed. A run
+    that was stopped is taken up from what it saved last.
 
     Returns:
         Where the weights were written, too: ``run_dir/autoencoder.pt``.
@@ -82,29 +95,29 @@ def train_decoder(
         CheckpointError: The folder holds a run of another encoder, or a damaged one.
     """
     run_dir.mkdir(parents=True, exist_ok=True)
-    autoencoder.to(device)
+    autoencoder = networks.to(device).autoencoder
+    networks.requires_grad_(False)
     encoder_parameters = {id(p) for p in autoencoder.project.parameters()}
     for parameter in autoencoder.parameters():
         parameter.requires_grad_(id(parameter) not in encoder_parameters)
     optimizer = MuonAdam([("autoencoder", autoencoder)])
     average = MovingAverage(autoencoder, decay=0.995)
     step = _resume(run_dir, autoencoder, average, optimizer)
-    num_frames = pool.shards[0].looks.shape[2]
+    samples: NearSamples | None = None
     started = last_save = time.monotonic()
     losses: list[float] = []
     while (spent := time.monotonic() - started) < duration_s:
-        rng = np.random.default_rng([seed, step])
-        generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+        if samples is None or step % STEPS_PER_SAMPLING == 0:
+            sampling = np.random.default_rng([seed, step // STEPS_PER_SAMPLING])
+            samples = draw_near_samples(
+                networks, pool, sampling, num_clips=max(SAMPLED_CLIPS, batch_size), device=device
+            )
         remaining = 1.0 - spent / duration_s
         optimizer.set_rate(rate * min(1.0, (step + 1) / 50, remaining / COOL_DOWN))
-        batch = pool.draw(batch_size, (), rng, num_frames=num_frames)
-        target = autoencoder.to_groups(batch.video.to(device))
-        with torch.no_grad():
-            latents = autoencoder.encode_groups(target)
-            level = LATENT_NOISE * torch.rand(len(latents), 1, 1, 1, generator=generator)
-            noise = level * torch.randn(latents.shape, generator=generator)
-            latents = latents + noise.to(device)
-        loss = reconstruction_loss(autoencoder.decode_groups(latents), target)
+        rng = np.random.default_rng([seed, 1, step])
+        loss = decoder_loss(
+            autoencoder, samples.at(rng.choice(len(samples.video), batch_size, replace=False))
+        )
         optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(autoencoder.parameters(), 1.0)

@@ -40,6 +40,9 @@ IGNORED_WORDS = frozenset(
     "a an the of in on with at and by to from for is it some very under through".split()  # noqa: SIM905
 )
 
+AUTOENCODER = CausalVideoConfig(pixel_width=32, num_pixel_layers=2, controls=CONTROL_NAMES)
+"""The shipped autoencoder's sizes."""
+
 
 def vocabulary_words() -> tuple[str, ...]:
     """Every word of every synonym in the scenes' vocabulary, and the filler words."""
@@ -73,7 +76,7 @@ def new_networks(
     base: LatentUNetConfig | None = None,
 ) -> EmbeddedNetworks:
     """Untrained networks; the autoencoder still needs its principal components."""
-    autoencoder_network = CausalVideoAutoencoder(autoencoder or CausalVideoConfig())
+    autoencoder_network = CausalVideoAutoencoder(autoencoder or AUTOENCODER)
     base = base or LatentUNetConfig()
     branches = {
         name: LatentUNetBranch(

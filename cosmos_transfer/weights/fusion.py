@@ -85,9 +85,9 @@ def token_weights(
 
 
 def fuse_residuals(
-    residuals: Sequence[Sequence[Float[Tensor, "b n d"]]],
+    residuals: Sequence[Sequence[Float[Tensor, "b n _"]]],
     weights: Float[Tensor, "k b n"],
-) -> list[Float[Tensor, "b n d"]]:
+) -> list[Float[Tensor, "b n _"]]:
     """Blend the branches' residuals token by token: for every block, ``sum_k w_k * r_k``.
 
     Args:

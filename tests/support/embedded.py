@@ -18,6 +18,7 @@ from cosmos_transfer.model.latent_unet import (
     LatentUNetBranchConfig,
     LatentUNetConfig,
 )
+from cosmos_transfer.training.data import CONTROL_NAMES
 from cosmos_transfer.training.networks import EmbeddedNetworks, new_networks
 
 Module = TypeVar("Module", bound=nn.Module)
@@ -31,7 +32,9 @@ UNET = LatentUNetConfig(
     text_width=8,
     head_width=8,
 )
-AUTOENCODER = CausalVideoConfig(latent_channels=4, width=8, num_decoder_blocks=1, pixel_width=2)
+AUTOENCODER = CausalVideoConfig(
+    latent_channels=4, width=8, num_decoder_blocks=1, pixel_width=2, controls=CONTROL_NAMES
+)
 
 
 def randomized(module: Module, seed: int, *, scale: float = 0.15) -> Module:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ from einops import rearrange
 from torch import Tensor, nn
 
 from cosmos_transfer.autoencoder.base import Autoencoder
-from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder, CausalVideoConfig
+from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
 from cosmos_transfer.errors import ShapeError
 from cosmos_transfer.shapes import Strides
+from cosmos_transfer.training.networks import AUTOENCODER as SHIPPED
 from tests.support.embedded import AUTOENCODER, randomized
 from tests.support.numerics import assert_agrees
 from tests.support.tiny import randn
@@ -185,18 +187,20 @@ def test_the_shipped_size_keeps_its_parameters() -> None:
     # Trained weights are loaded by these names and shapes.
     shapes = {
         name: tuple(value.shape)
-        for name, value in CausalVideoAutoencoder(CausalVideoConfig()).state_dict().items()
+        for name, value in CausalVideoAutoencoder(SHIPPED).state_dict().items()
     }
-    assert len(shapes) == 35
+    assert len(shapes) == 89
     assert shapes["project.weight"] == (16, 192, 1, 1)
     assert shapes["unproject.weight"] == (192, 16, 1, 1)
     assert shapes["decoder.1.norm.scale"] == (1, 96, 1, 1)
-    assert shapes["detail.3.weight"] == (12, 24, 3, 3)
+    assert shapes["detail.5.weight"] == (12, 32, 3, 3)
+    assert shapes["branches.seg.to_detail.weight"] == (512, 288, 1, 1)
 
 
 @torch.no_grad()
 def test_numbers_of_a_fixed_network_do_not_move() -> None:
-    autoencoder = tiny(seed=7).double()
+    plain = CausalVideoAutoencoder(replace(AUTOENCODER, controls=())).eval()
+    autoencoder = randomized(plain, 7).double()
     latents = autoencoder.encode(video(1, 5, 8, 8, seed=8).double())
     decoded = autoencoder.decode(0.3 * latents)
     assert_agrees(latents.square().mean(), RECORDED_LATENTS, rms=1e-9)

@@ -3,19 +3,23 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
 from cosmos_transfer.errors import CheckpointError
 from cosmos_transfer.training.autoencoder import (
+    decoder_loss,
     fit_encoder,
     put_decoder,
     reconstruction_loss,
     train_decoder,
 )
 from cosmos_transfer.training.batches import ClipPool
-from tests.support.embedded import AUTOENCODER
+from cosmos_transfer.training.near_samples import draw_near_samples
+from cosmos_transfer.training.networks import EmbeddedNetworks, new_networks
+from tests.support.embedded import AUTOENCODER, UNET
 from tests.support.shards import write_shards
 from tests.support.tiny import randn
 
@@ -27,21 +31,24 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> ClipPool:
     return pool
 
 
-def fitted(pool: ClipPool, *, seed: int = 0) -> CausalVideoAutoencoder:
+def networks_for(pool: ClipPool) -> EmbeddedNetworks:
     torch.manual_seed(0)
-    autoencoder = CausalVideoAutoencoder(AUTOENCODER)
-    fit_encoder(autoencoder, pool, seed=seed)
-    return autoencoder
+    networks = new_networks(AUTOENCODER, UNET)
+    fit_encoder(networks.autoencoder, pool)
+    return networks
 
 
-def error_of(autoencoder: CausalVideoAutoencoder, pool: ClipPool) -> float:
+def fitted(pool: ClipPool) -> CausalVideoAutoencoder:
+    return networks_for(pool).autoencoder
+
+
+def error_of(networks: EmbeddedNetworks, pool: ClipPool) -> float:
+    """The loss on samples that no step of a run with seed 0 is taken on."""
     losses = []
-    with torch.no_grad():
-        for shard in pool.shards:
-            video = torch.from_numpy(shard.looks[:, 0]).permute(0, 4, 1, 2, 3) / 127.5 - 1.0
-            groups = autoencoder.to_groups(video)
-            decoded = autoencoder.decode_groups(autoencoder.encode_groups(groups))
-            losses.append(float(reconstruction_loss(decoded, groups)))
+    for seed in range(4):
+        samples = draw_near_samples(networks, pool, np.random.default_rng([9, seed]), num_clips=8)
+        with torch.no_grad():
+            losses.append(float(decoder_loss(networks.autoencoder, samples)))
     return sum(losses) / len(losses)
 
 
@@ -72,29 +79,34 @@ def test_latents_of_a_fitted_encoder_are_white(pool: ClipPool) -> None:
 def test_training_betters_the_decoder_and_leaves_the_encoder(
     pool: ClipPool, tmp_path: Path
 ) -> None:
-    autoencoder = fitted(pool)
+    networks = networks_for(pool)
+    autoencoder = networks.autoencoder
+    denoiser = {name: value.clone() for name, value in networks.model.state_dict().items()}
     encoder = {name: value.clone() for name, value in autoencoder.project.state_dict().items()}
-    before = error_of(autoencoder, pool)
-    path = train_decoder(autoencoder, pool, run_dir=tmp_path, duration_s=2.5, rate=1.0)
-    assert error_of(autoencoder, pool) < 0.97 * before
+    before = error_of(networks, pool)
+    path = train_decoder(networks, pool, run_dir=tmp_path, duration_s=4.0, rate=1.0)
+    after = error_of(networks, pool)
+    assert after < 0.97 * before
     for name, value in encoder.items():
         assert torch.equal(value, autoencoder.project.state_dict()[name])
-    again = fitted(pool)
-    put_decoder(again, path)
-    assert error_of(again, pool) == error_of(autoencoder, pool)
+    for name, value in denoiser.items():
+        assert torch.equal(value, networks.model.state_dict()[name]), name
+    again = networks_for(pool)
+    put_decoder(again.autoencoder, path)
+    assert error_of(again, pool) == after
     assert {each.name for each in tmp_path.iterdir()} >= {"autoencoder.pt", "autoencoder_state.pt"}
 
 
 def test_a_stopped_run_is_taken_up(pool: ClipPool, tmp_path: Path) -> None:
-    train_decoder(fitted(pool), pool, run_dir=tmp_path, duration_s=0.3, save_every_s=0.0)
+    train_decoder(networks_for(pool), pool, run_dir=tmp_path, duration_s=0.3, save_every_s=0.0)
     first = torch.load(tmp_path / "autoencoder_state.pt", weights_only=True)
     assert first["num_steps"] > 0
     # No time at all: what comes back is what was saved.
-    autoencoder = fitted(pool)
-    train_decoder(autoencoder, pool, run_dir=tmp_path, duration_s=0.0)
+    networks = networks_for(pool)
+    train_decoder(networks, pool, run_dir=tmp_path, duration_s=0.0)
     for name, value in first["average"].items():
-        assert torch.equal(autoencoder.state_dict()[name], value), name
-    train_decoder(fitted(pool), pool, run_dir=tmp_path, duration_s=0.3)
+        assert torch.equal(networks.autoencoder.state_dict()[name], value), name
+    train_decoder(networks_for(pool), pool, run_dir=tmp_path, duration_s=0.3)
     second = torch.load(tmp_path / "autoencoder_state.pt", weights_only=True)
     assert second["num_steps"] > first["num_steps"]
     assert second["num_updates"] == second["num_steps"]
@@ -104,15 +116,54 @@ def test_a_stopped_run_is_taken_up(pool: ClipPool, tmp_path: Path) -> None:
 
 
 def test_a_decoder_of_another_encoder_is_refused(pool: ClipPool, tmp_path: Path) -> None:
-    other = fitted(pool)
+    other = networks_for(pool)
     with torch.no_grad():
-        other.project.weight.neg_()
+        other.autoencoder.project.weight.neg_()
     train_decoder(other, pool, run_dir=tmp_path, duration_s=0.0)
     autoencoder = fitted(pool)
     with pytest.raises(CheckpointError, match="another encoder"):
         put_decoder(autoencoder, tmp_path / "autoencoder.pt")
     with pytest.raises(CheckpointError, match="another encoder"):
-        train_decoder(autoencoder, pool, run_dir=tmp_path, duration_s=0.0)
+        train_decoder(networks_for(pool), pool, run_dir=tmp_path, duration_s=0.0)
+
+
+def test_near_samples_are_drawn_from_the_generator_alone(pool: ClipPool) -> None:
+    networks = networks_for(pool)
+    first, same, other = (
+        draw_near_samples(networks, pool, np.random.default_rng(seed), num_clips=5)
+        for seed in (3, 3, 4)
+    )
+    assert torch.equal(first.latents, same.latents)
+    assert first.latents.shape != other.latents.shape or not torch.equal(
+        first.latents, other.latents
+    )
+    assert first.controls.keys() == first.weights.keys()
+    some = first.at(np.array([4, 1]))
+    assert torch.equal(some.video, first.video[[4, 1]])
+    for name, weights in some.weights.items():
+        assert torch.equal(weights, first.weights[name][[4, 1]])
+
+
+def test_a_denoiser_that_knows_the_answer_gives_the_clip_back(pool: ClipPool) -> None:
+    """Planted: with the true velocity, the latents that come back are the clip's own."""
+    networks = networks_for(pool)
+    clean: dict[str, torch.Tensor] = {}
+    encode = networks.autoencoder.encode
+
+    def remember(video: torch.Tensor) -> torch.Tensor:
+        clean["latents"] = encode(video)
+        return clean["latents"]
+
+    def velocity(noisy: torch.Tensor, sigma: torch.Tensor, *_: object) -> torch.Tensor:
+        return (noisy - clean["latents"]) / sigma[:, None, None, None, None]
+
+    networks.autoencoder.encode = remember  # type: ignore[method-assign]
+    networks.model.forward = velocity  # type: ignore[method-assign,assignment]
+    samples = draw_near_samples(networks, pool, np.random.default_rng(0), num_clips=16)
+    error = (samples.latents - clean["latents"]).square().mean(dim=(1, 2, 3, 4)).sqrt()
+    known = error < 1e-4
+    assert 4 <= int(known.sum()) < 16  # the others are the encoder's own, with noise on them
+    assert float(error.max()) < 0.31
 
 
 @pytest.mark.parametrize("content", [None, b"", b"text"], ids=["missing", "empty", "text"])

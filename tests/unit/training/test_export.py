@@ -64,9 +64,9 @@ def test_a_run_becomes_a_checkpoint_that_makes_clips(trained: Trainer, tmp_path:
 def test_a_decoder_trained_apart_goes_into_the_checkpoint(
     trained: Trainer, pool: ClipPool, tmp_path: Path
 ) -> None:
-    autoencoder = tiny_networks().autoencoder
-    autoencoder.load_state_dict(trained.networks.autoencoder.state_dict())
-    path = train_decoder(autoencoder, pool, run_dir=tmp_path / "decoder", duration_s=0.2)
+    networks = tiny_networks()
+    networks.load_state_dict(trained.networks.state_dict())
+    path = train_decoder(networks, pool, run_dir=tmp_path / "decoder", duration_s=0.2)
     folder = export_run(
         tmp_path / "run", tmp_path / "one", decoder_path=path, networks=tiny_networks()
     )
@@ -75,15 +75,14 @@ def test_a_decoder_trained_apart_goes_into_the_checkpoint(
     other = export_run(tmp_path / "run", tmp_path / "two", networks=tiny_networks())
     for each in (folder, other):
         loaded = load_checkpoint(each).autoencoder
-        for name, value in autoencoder.state_dict().items():
+        for name, value in networks.autoencoder.state_dict().items():
             assert torch.equal(loaded.state_dict()[name], value.half().float()), name
 
 
 def test_a_decoder_of_another_encoder_stays_out(
     trained: Trainer, pool: ClipPool, tmp_path: Path
 ) -> None:
-    autoencoder = tiny_networks(seed=1).autoencoder
-    path = train_decoder(autoencoder, pool, run_dir=tmp_path / "decoder", duration_s=0.0)
+    path = train_decoder(tiny_networks(seed=1), pool, run_dir=tmp_path / "decoder", duration_s=0.0)
     with pytest.raises(CheckpointError, match="another encoder"):
         export_run(tmp_path / "run", tmp_path / "out", decoder_path=path, networks=tiny_networks())
     assert not (tmp_path / "out").exists()
