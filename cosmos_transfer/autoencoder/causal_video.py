@@ -156,6 +156,12 @@ class CausalVideoAutoencoder(nn.Module):
         """The settings as a JSON-ready mapping."""
         return asdict(self.settings)
 
+    @property
+    def channel_deviations(self) -> Float[Tensor, " z"]:
+        """Deviations of the latent channels before whitening, in the units of pixels: a row of the
+        encoder is a component of unit length divided by its deviation."""
+        return self.project.weight.detach().flatten(1).norm(dim=1).reciprocal()
+
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> CausalVideoAutoencoder:
         """Build an untrained autoencoder from :attr:`config`."""

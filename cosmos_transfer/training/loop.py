@@ -31,7 +31,7 @@ from cosmos_transfer.training.control_draw import draw_active, draw_weights
 from cosmos_transfer.training.data import CONTROL_NAMES
 from cosmos_transfer.training.ema import MovingAverage
 from cosmos_transfer.training.networks import STATE_FILE, UNREADABLE_STATE, EmbeddedNetworks
-from cosmos_transfer.training.objective import draw_sigma, flow_loss
+from cosmos_transfer.training.objective import draw_sigma, flow_loss, visibility_weights
 from cosmos_transfer.training.optimizer import MuonAdam
 
 log = logging.getLogger(__name__)
@@ -278,6 +278,7 @@ class Trainer:
             sigma=draw_sigma(config.batch_size, generator).to(device),
             noise=torch.randn(clean.shape, generator=generator).to(device),
             num_clean_frames=1 if given else 0,
+            channel_weights=visibility_weights(networks.autoencoder.channel_deviations),
         ).mean()
 
     def _log(self, losses: list[float]) -> None:

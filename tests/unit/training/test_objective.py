@@ -10,6 +10,7 @@ from cosmos_transfer.training.objective import (
     SIGMA_SPREAD,
     draw_sigma,
     flow_loss,
+    visibility_weights,
 )
 from tests.support.embedded import UNET, tiny_branch, tiny_unet
 from tests.support.numerics import assert_agrees
@@ -112,3 +113,29 @@ def test_sigma_is_logit_normal_and_comes_from_the_generator() -> None:
     assert float(logits.mean()) == pytest.approx(SIGMA_CENTRE, abs=0.04)
     assert float(logits.std()) == pytest.approx(SIGMA_SPREAD, abs=0.03)
     assert torch.equal(sigma, draw_sigma(20_000, torch.Generator().manual_seed(0)))
+
+
+@torch.no_grad()
+def test_channels_count_by_their_weights() -> None:
+    model = ControlledModel(tiny_unet(), {})
+    clean, noise, sigma = white(2, seed=1), white(2, seed=2), torch.tensor([0.4, 0.8])
+
+    def loss(channel_weights: Tensor | None) -> Tensor:
+        return flow_loss(
+            model,
+            clean,
+            text(2),
+            {},
+            {},
+            sigma=sigma,
+            noise=noise,
+            channel_weights=channel_weights,
+        )
+
+    channels = UNET.latent_channels
+    one_by_one = [loss(channels * torch.eye(channels)[index]) for index in range(channels)]
+    assert_agrees(torch.stack(one_by_one).mean(dim=0), loss(None), rms=1e-6)
+    weights = visibility_weights(torch.tensor([4.0, 1.0, 1.0, 0.25]))
+    assert_agrees(weights, [16 / 9, 8 / 9, 8 / 9, 4 / 9], rms=1e-6)
+    expected = sum(w * each for w, each in zip(weights, one_by_one, strict=True)) / channels
+    assert_agrees(loss(weights), expected, rms=1e-6)
