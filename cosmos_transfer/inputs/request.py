@@ -36,7 +36,6 @@ DIRECTIONS = ("near_bright", "near_dark")
 LENGTH_POLICIES = ("refuse", "trim", "hold", "loop")
 WEIGHT_RULES = ("cap", "always", "none")
 OUTPUT_CODECS = ("h264", "ffv1", "rgb", "png")
-DEFAULT_CLASS = "default"
 MAX_PROMPT_CHARS = 2_000
 _DEFAULT_INVALID = (0.0, math.inf, math.nan)
 _SHORT_SIDES = range(16, 8193)

@@ -7,9 +7,8 @@ needs. Nothing here imports torch.
 
 from __future__ import annotations
 
-import difflib
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from importlib.metadata import entry_points
@@ -24,6 +23,7 @@ from cosmos_transfer.errors import (
     ShapeError,
     explain,
 )
+from cosmos_transfer.inputs.class_rules import resolve_class_rule
 from cosmos_transfer.inputs.depth import depth_from_array, read_depth
 from cosmos_transfer.inputs.masks import (
     check_not_empty,
@@ -34,7 +34,6 @@ from cosmos_transfer.inputs.masks import (
 from cosmos_transfer.inputs.media import media_kind
 from cosmos_transfer.inputs.request import (
     CONTROL_NAMES,
-    DEFAULT_CLASS,
     ControlRequest,
     GenerationRequest,
 )
@@ -386,27 +385,11 @@ def _check_class_rules(request: GenerationRequest) -> None:
         )
     if seg.path is None:
         return  # Names of arrays come with their labels, which the weight maps read.
-    names = sorted(set(read_segmentation(seg.path, labels=seg.labels).names.values()))
-    folded = {name.strip().casefold(): name for name in names}
+    names = read_segmentation(seg.path, labels=seg.labels).names.values()
     for control in rules:
         assert isinstance(control.weight, Mapping)
-        for name in control.weight:
-            key = name.strip().casefold()
-            if key in folded or key == DEFAULT_CLASS:
-                continue
-            near = difflib.get_close_matches(key, folded, n=1, cutoff=0.0)
-            raise ConfigError(
-                explain(
-                    f"control '{control.name}', weight",
-                    expected=f"a class of {seg.path}",
-                    got=f"'{name}'",
-                    do=f"Did you mean '{folded[near[0]]}'? It has {_listed(names)}.",
-                )
-            )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
+        where = f"control '{control.name}', weight"
+        resolve_class_rule(control.weight, names, where=where, of=str(seg.path))
 
 
 def _effective_weights(request: GenerationRequest) -> tuple[dict[str, float], list[str]]:

@@ -16,8 +16,7 @@ an error unless ``allow_empty`` is set.
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,8 +25,9 @@ from jaxtyping import Float, Float32
 
 from cosmos_transfer.controls.base import require_same_aspect
 from cosmos_transfer.errors import ConfigError, ShapeError, explain
+from cosmos_transfer.inputs.class_rules import DEFAULT_CLASS, fold, resolve_class_rule
 from cosmos_transfer.inputs.masks import check_not_empty, read_mask
-from cosmos_transfer.inputs.request import DEFAULT_CLASS, ControlRequest
+from cosmos_transfer.inputs.request import ControlRequest
 from cosmos_transfer.inputs.segmentation import SegmentationClip
 from cosmos_transfer.inputs.video import match_length
 from cosmos_transfer.shapes import Size, reflected_indices
@@ -202,28 +202,17 @@ def _class_weight(
                 do="Add a seg control with ids and names, or give a number or a mask.",
             )
         )
-    weights = {_fold(name): np.float32(value) for name, value in rule.items()}
     for name, value in rule.items():
         _check_range(f"{where} of class '{name}'", np.float32(value))
-    present = {_fold(name) for name in segmentation.names.values()}
-    for name in rule:
-        if _fold(name) not in present and _fold(name) != DEFAULT_CLASS:
-            raise ConfigError(
-                explain(
-                    where,
-                    expected="a class of the segmentation",
-                    got=f"'{name}'",
-                    do=_nearest(name, segmentation.names.values()),
-                )
-            )
-    default = weights.get(DEFAULT_CLASS, np.float32(0.0))
+    by_name = resolve_class_rule(rule, segmentation.names.values(), where=where)
+    # An id without a name is of no class that a rule could name.
+    default = next((value for name, value in rule.items() if fold(name) == DEFAULT_CLASS), 0.0)
     ids, place = np.unique(segmentation.ids, return_inverse=True)
     of_id = np.array(
-        [weights.get(_fold(segmentation.names.get(int(i), "")), default) for i in ids],
-        dtype=np.float32,
+        [by_name.get(segmentation.names.get(int(i), ""), default) for i in ids], dtype=np.float32
     )
     values = of_id[place.reshape(segmentation.ids.shape)]
-    if any(value > 0 for value in weights.values()):
+    if any(value > 0 for value in rule.values()):
         check_not_empty(values, where=where, allow_empty=control.allow_empty)
     return fit(values, "weight")
 
@@ -275,17 +264,3 @@ def _check_range(where: str, values: np.ndarray | np.float32) -> None:
             do="Scale them to 0 (off) .. 1 (full strength).",
         )
     )
-
-
-def _fold(name: str) -> str:
-    return name.strip().casefold()
-
-
-def _nearest(name: str, present: Iterable[str]) -> str:
-    names = sorted(set(present))
-    folded = {_fold(n): n for n in names}
-    close = difflib.get_close_matches(_fold(name), folded, n=1, cutoff=0.0)
-    if not close:
-        return "The segmentation names no class at all: give it a label table."
-    listed = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"Did you mean '{folded[close[0]]}'? It has: {listed}."
