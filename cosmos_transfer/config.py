@@ -93,6 +93,7 @@ class GenerateSettings:
     """
 
     video: str | None = None
+    scene: str | None = None  # a simulator's recording: clip, controls and times in one
     prompt: str | None = None
     prompt_file: str | None = None
     prompts_file: str | None = None  # one prompt a line, a clip for each
@@ -120,7 +121,7 @@ class GenerateSettings:
         """Refuse settings that contradict each other."""
         beside = [
             name
-            for name in ("video", "prompt", "prompt_file", "prompts_file")
+            for name in ("video", "scene", "prompt", "prompt_file", "prompts_file")
             if self.spec and getattr(self, name)
         ]
         if beside:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 KEYS = """\
 what goes in:
   video=FILE                 a clip, a still, a GIF, a folder of numbered images, .npy or .npz
+  scene=FOLDER               a simulator's recording (Isaac, CARLA, MuJoCo, or your own layout): the
+                             clip, its controls and its times; controls.NAME.weight picks some
   prompt="TEXT"              how the new clip looks; or prompt_file=FILE, or prompts_file=FILE with
                              one prompt a line (a clip for each)
   negative_prompt="TEXT"     what to stay away from; or negative_prompt_file=FILE

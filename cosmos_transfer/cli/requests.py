@@ -77,6 +77,7 @@ def output_names(requests: Sequence[GenerationRequest]) -> tuple[str, ...]:
 def _from_settings(settings: GenerateSettings, prompt: str | None) -> GenerationRequest:
     values: dict[str, Any] = {
         "video": settings.video,
+        "scene": settings.scene,
         "prompt": prompt,
         "negative_prompt": _text(
             settings.negative_prompt, settings.negative_prompt_file, "negative_prompt_file"
@@ -139,7 +140,16 @@ def _prompts(settings: GenerateSettings) -> list[str | None]:
 
 
 def _text(text: str | None, path: str | None, where: str) -> str | None:
-    return text if path is None else _read_text(path, where).strip()
+    if path is None:
+        return text
+    found = _read_text(path, where).strip()
+    if not found:
+        raise ConfigError(
+            explain(
+                where, expected="a prompt", got=f"{path}, which is empty", do="Write one in it."
+            )
+        )
+    return found
 
 
 def _read_text(path: str, where: str) -> str:

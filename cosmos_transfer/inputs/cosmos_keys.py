@@ -212,7 +212,8 @@ def _refuse(key: str, value: Any, harmless: tuple[Any, ...], do: str, *, where: 
 
 
 def _unknown(where: str, key: object, words: tuple[str, ...]) -> ConfigError:
-    near = difflib.get_close_matches(str(key), words, n=1, cutoff=0.0)
+    (near,) = difflib.get_close_matches(str(key), words, n=1, cutoff=0.0)
+    ours = (_REQUEST_NAMES | _CONTROL_KEYS).get(near, near)
     return ConfigError(
-        explain(where, expected="a known key", got=f"{key!r}", do=f"Did you mean {near[0]!r}?")
+        explain(where, expected="a known key", got=f"{key!r}", do=f"Did you mean {ours!r}?")
     )

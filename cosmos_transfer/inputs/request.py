@@ -15,13 +15,16 @@ import numbers
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, no_type_check
 
 import numpy as np
+import yaml
 
 from cosmos_transfer.errors import ConfigError, explain
 from cosmos_transfer.inputs import cosmos_keys
+from cosmos_transfer.inputs.simulators import open_scene
 from cosmos_transfer.inputs.spec_files import read_spec_file
 from cosmos_transfer.inputs.video import nearest_rate
 
@@ -37,6 +40,7 @@ LENGTH_POLICIES = ("refuse", "trim", "hold", "loop")
 WEIGHT_RULES = ("cap", "always", "none")
 OUTPUT_CODECS = ("h264", "ffv1", "rgb", "png")
 MAX_PROMPT_CHARS = 2_000
+_CONTROL_PATHS = {"path", "clip", "control_path", "input_control"}
 _DEFAULT_INVALID = (0.0, math.inf, math.nan)
 _SHORT_SIDES = range(16, 8193)
 
@@ -154,6 +158,7 @@ class GenerationRequest:
     weight_rule: str = "cap"
     max_frames: int | None = None
     rate: Fraction | None = None
+    times: tuple[Fraction, ...] | None = None
     name: str | None = None
     output_codec: str = "h264"
 
@@ -201,6 +206,8 @@ class GenerationRequest:
         _one_of(self.output_codec, OUTPUT_CODECS, "output_codec")
         if self.rate is not None:
             _set(self, "rate", read_rate(self.rate))
+        if self.times is not None:
+            _set(self, "times", _times(self.times))
         if self.name is not None and (not isinstance(self.name, str) or not self.name.strip()):
             raise _wrong("name", "text", self.name, "Give the output a name, or leave it out.")
 
@@ -225,7 +232,10 @@ def request_from_mapping(
         raise _wrong(where, "a mapping of settings", mapping, "Write key: value pairs.")
     base = Path(base_dir)
     known = tuple(each.name for each in fields(GenerationRequest))
+    known = (*known, "scene")
     values = cosmos_keys.translate_request(mapping, known, CONTROL_NAMES, CONTROL_ALIASES)
+    if (scene := values.pop("scene", None)) is not None:
+        values = _with_scene(values, _resolved(scene, base, "scene"))
     if "prompt_path" in values:
         if "prompt" in values:
             raise _wrong(
@@ -339,7 +349,7 @@ def _control_from(name: str, value: Any, base: Path) -> ControlRequest:
     for key in ("path", "mask", "weight", "labels"):
         inner = values.get(key)
         if key == "weight" and isinstance(inner, str):
-            inner = _number_in_text(inner)
+            inner = _weight_in_text(inner)
         if key == "labels" and isinstance(inner, str) and inner.lower().startswith("carla"):
             continue
         if isinstance(inner, str | Path):
@@ -357,22 +367,56 @@ def _control_from(name: str, value: Any, base: Path) -> ControlRequest:
     return ControlRequest(name=canonical, **given)
 
 
-def _listed_control(value: Any, base: Path) -> ControlRequest:
-    if isinstance(value, ControlRequest):
-        return value
+def _with_scene(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """What a simulator's recording holds, under what the request says itself.
+
+    Controls that the request names take their files from the recording; where it names none, all
+    that were recorded act.
+    """
+    recorded = open_scene(path).request_fields()
+    found = recorded.pop("controls")
+    asked = values.get("controls") or {}
+    if isinstance(asked, list | tuple):
+        asked = dict(map(_named_control, asked))
+    if not isinstance(asked, Mapping):
+        raise _wrong("controls", "a mapping such as {edge: 0.5}", asked, "Name each control.")
+    controls: dict[str, Any] = {} if asked else dict(found)
+    for key, value in asked.items():
+        name = CONTROL_ALIASES.get(str(key), str(key))
+        settings = {"weight": value} if type(value) in (int, float) else value
+        if isinstance(settings, Mapping) and not _CONTROL_PATHS & settings.keys():
+            settings = {**found.get(name, {}), **settings}
+        controls[name] = settings
+    return {**recorded, **{k: v for k, v in values.items() if v is not None}, "controls": controls}
+
+
+def _named_control(value: Any) -> tuple[str, Any]:
     if isinstance(value, str):
-        return _control_from(value, 1.0, base)
+        return value, 1.0
     if isinstance(value, Mapping) and "name" in value:
-        rest = {key: inner for key, inner in value.items() if key != "name"}
-        return _control_from(str(value["name"]), rest or 1.0, base)
+        return str(value["name"]), {k: v for k, v in value.items() if k != "name"} or 1.0
     raise _wrong("controls", "a mapping such as {edge: 0.5}", value, "Name each control.")
 
 
-def _number_in_text(text: str) -> Any:
+def _listed_control(value: Any, base: Path) -> ControlRequest:
+    if isinstance(value, ControlRequest):
+        return value
+    name, settings = _named_control(value)
+    return _control_from(name, settings, base)
+
+
+def _weight_in_text(text: str) -> Any:
+    """A number, a table in YAML's flow style (``{"robot_*": 1.0}``), or the path of a map."""
     try:
         return float(text)
     except ValueError:
-        return text if text.strip() else None
+        pass
+    if text.lstrip().startswith("{"):
+        try:
+            return yaml.safe_load(text)
+        except yaml.YAMLError:
+            return text
+    return text if text.strip() else None
 
 
 def _resolved(value: Any, base: Path, where: str) -> Path:
@@ -515,6 +559,21 @@ def _numbers(
     if not isinstance(value, tuple | list) or len(value) != count:
         raise _wrong(where, f"{count} numbers", value, f"Write them as a list of {count}.")
     return tuple(_number(each, where, low=low, high=high) for each in value)
+
+
+def _times(value: object) -> tuple[Fraction, ...]:
+    """Seconds of every frame: strictly increasing from 0."""
+    expected = "seconds of every frame, increasing from 0"
+    do = "Subtract the first time; write them as numbers or fractions."
+    if not isinstance(value, tuple | list) or not value:
+        raise _wrong("times", expected, value, do)
+    try:
+        times = tuple(Fraction(str(each)) for each in value)
+    except (ValueError, ZeroDivisionError):
+        raise _wrong("times", expected, value, do) from None
+    if times[0] != 0 or any(b <= a for a, b in pairwise(times)):
+        raise _wrong("times", expected, [float(each) for each in times], do)
+    return times
 
 
 def _invalid(value: object, where: str) -> tuple[float, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -44,6 +44,7 @@ from cosmos_transfer.inputs.video import (
     check_frames,
     common_length,
     match_length,
+    nominal_rate,
     probe_clip,
     uniform_times,
 )
@@ -138,6 +139,8 @@ def check_request(
     main = found[0]
     if clip is None:
         clip = _clip_of_control(request, main)
+    if request.times is not None:
+        clip = _at_times(clip, request.times, request.rate)
     for control in request.controls:
         found += _check_maps(control)
     _check_class_rules(request)
@@ -203,6 +206,22 @@ def _probe_video(request: GenerationRequest) -> ClipInfo:
         )
     assert video is not None
     return probe_clip(video, rate=request.rate)
+
+
+def _at_times(clip: ClipInfo, times: tuple[Fraction, ...], rate: Fraction | None) -> ClipInfo:
+    """The clip shown at the times that the request gives."""
+    if len(times) != clip.num_frames:
+        raise ShapeError(
+            explain(
+                "times",
+                expected=f"one for each of the {clip.num_frames} frames",
+                got=f"{len(times)}",
+                do="Give as many times as frames, or leave times out.",
+            )
+        )
+    if rate is None and len(times) > 1:
+        rate = nominal_rate(times)
+    return replace(clip, times=times, rate=rate or clip.rate)
 
 
 def _clip_of_control(request: GenerationRequest, main: CheckedInput) -> ClipInfo:

@@ -441,3 +441,19 @@ def test_a_request_goes_into_a_record_and_comes_back():
     plain["controls"].pop("edge")
     again = request_from_mapping(plain)
     assert request_to_mapping(again)["controls"]["depth"] == plain["controls"]["depth"]
+
+
+def test_a_class_rule_may_come_as_text() -> None:
+    """Hydra's grammar has no keys with a star; as text the same table is one value."""
+    request = request_from_mapping(
+        {
+            "video": "clip.mp4",
+            "prompt": "snow",
+            "controls": {"seg": {"path": "seg", "weight": '{"robot0_*": 1.0, default: 0.25}'}},
+        }
+    )
+    assert request.controls[0].weight == {"robot0_*": 1.0, "default": 0.25}
+    with pytest.raises(ConfigError, match="of class 'robot'"):
+        request_from_mapping(
+            {"video": "clip.mp4", "prompt": "snow", "controls": {"seg": {"weight": "{robot: 2}"}}}
+        )
