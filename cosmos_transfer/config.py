@@ -21,7 +21,9 @@ class ControlSettings:
     weight: Any = None  # number in [0, 1], path of a weight map, or {class: number}; unset: 1
     mask: str | None = None  # where the weight holds; white applies it
     invert: bool | None = None  # black applies it
+    binary: bool | None = None  # the mask has no grey: half and above is white
     allow_empty: bool | None = None  # an all-black mask is not a mistake
+    steps: Any = None  # [first, last]: shares of the denoising steps between which it acts
     ramp: Any = None  # [first, last]: factors of the weight over the clip
     preset: str | None = None  # edge, vis: very_low, low, medium, high, very_high
     unit: str | None = None  # depth: m, mm, kitti256, tum5000, carla24, mujoco01, relative
@@ -101,6 +103,7 @@ class GenerateSettings:
     negative_prompt_file: str | None = None
     spec: str | None = None  # YAML, JSON or JSONL file with one or several requests
     controls: ControlsSettings = field(default_factory=ControlsSettings)
+    keep: Any = None  # mask, or {class: number}: the region of the input that stays
     num_inference_steps: int | None = None
     guidance_scale: float | None = None  # 1 = off
     seed: int = 0

@@ -23,11 +23,14 @@ from torch import Tensor
 from tqdm import tqdm
 
 from cosmos_transfer.controls.base import ControlClip
+from cosmos_transfer.controls.given import Target
 from cosmos_transfer.controls.registry import prepare_control
+from cosmos_transfer.controls.seg import given_segmentation
 from cosmos_transfer.diffusion.denoiser import Denoiser
 from cosmos_transfer.diffusion.guidance import Guided
 from cosmos_transfer.diffusion.noise import chunk_noise
 from cosmos_transfer.diffusion.noise_schedule import checkpoint_sigmas
+from cosmos_transfer.diffusion.phases import Phased, plan_phases
 from cosmos_transfer.diffusion.samplers import get_sampler
 from cosmos_transfer.errors import ConfigError, NumericsError, explain
 from cosmos_transfer.inputs.request import (
@@ -48,11 +51,12 @@ from cosmos_transfer.long_video.plan import Chunk, plan_chunks
 from cosmos_transfer.long_video.stitch import stitch
 from cosmos_transfer.model.checkpoint import Checkpoint, load_checkpoint
 from cosmos_transfer.model.controlled_decoder import decode_controlled
+from cosmos_transfer.outputs.keep import keep_region, kept_metrics
 from cosmos_transfer.outputs.record import GenerationRecord, weight_summary, write_record
 from cosmos_transfer.outputs.writer import write_clip
 from cosmos_transfer.shapes import Size, reflected_indices, round_up
 from cosmos_transfer.weights.fusion import token_weights
-from cosmos_transfer.weights.maps import WeightMaps, build_weight_maps
+from cosmos_transfer.weights.maps import WeightMaps, build_keep_mask, build_weight_maps
 
 log = logging.getLogger(__name__)
 
@@ -108,9 +112,18 @@ class _Conditions:
     """A request's inputs at the padded working size; everything a chunk is cut from."""
 
     controls: tuple[ControlClip, ...]
+    steps: tuple[tuple[float, float] | None, ...]
     maps: WeightMaps
     working_size: Size
     padded_size: Size
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Acting:
+    """The controls that act in a chunk: encoded, and how much each acts at every token."""
+
+    latents: dict[str, Tensor]
+    weights: dict[str, Float[Tensor, "1 n"]]
 
 
 class TransferPipeline:
@@ -215,41 +228,56 @@ class TransferPipeline:
         guidance = info.guidance_scale if request.guidance_scale is None else request.guidance_scale
         sigmas = checkpoint_sigmas(steps, shift=info.shift, karras=info.karras)
         sample = get_sampler(info.sampler)
+        phases = plan_phases(conditions.steps, steps)
 
         pieces: list[UInt8[np.ndarray, "_ h w 3"]] = []
         weights: list[Float[Tensor, "k _"]] = []
         with self._progress(len(plan) * steps) as on_step:
             for chunk in plan:
                 with clock("encode"):
-                    control_latents, chunk_weights = self._encode_controls(
-                        conditions, chunk, request.weight_rule
-                    )
+                    chunk_weights = self._token_weights(conditions, chunk, request.weight_rule)
+                    control_latents = self._encode_controls(conditions, chunk, chunk_weights)
                     inherited = self._encode_inherited(pieces, chunk)
                 with clock("denoise"):
-                    denoiser = self._denoiser(
-                        text, negative, control_latents, chunk_weights, inherited, guidance
-                    )
+                    denoisers = []
+                    for phase in phases:
+                        weights_now = chunk_weights
+                        if not all(phase.acts):
+                            weights_now = self._token_weights(
+                                conditions, chunk, request.weight_rule, phase.acts
+                            )
+                        acting = _acting(conditions.controls, weights_now, control_latents)
+                        one = self._denoiser(text, negative, acting, inherited, guidance)
+                        denoisers.append((float(sigmas[phase.last]), one))
+                    denoiser = denoisers[0][1] if len(phases) == 1 else Phased(tuple(denoisers))
                     noise = self._noise(checked, chunk, conditions.padded_size)
                     latents = sample(denoiser, noise, sigmas, on_step=on_step)
                 _check_finite(latents, chunk)
                 with clock("decode"):
-                    pieces.append(self._decode(latents, control_latents, chunk_weights))
+                    # What acts in the last steps decides what it looks like, here as there.
+                    pieces.append(self._decode(latents, acting))
                 weights.append(chunk_weights)
         with clock("resize"):
             frames = _uncrop(stitch(plan, pieces), conditions.working_size, checked.size)
+        metrics: dict[str, Any] = {}
+        if request.keep is not None:
+            with clock("keep"):
+                frames, metrics["kept_region"] = _keep_region(checked, frames)
         return GeneratedClip(
             frames=frames,
             times=checked.times,
             rate=checked.rate,
             is_still=checked.is_still,
-            record=self._record(checked, conditions, plan, weights, steps, guidance, clock),
+            record=self._record(
+                checked, conditions, plan, weights, steps, guidance, clock, metrics
+            ),
         )
 
     # ------------------------------------------------------------------ what goes in, what steers
 
     def _read(self, checked: CheckedRequest) -> _Conditions:
         request, size = checked.request, checked.working_size
-        clip = _read_video(checked)
+        clip = _read_video(checked, size)
         # In one order, whatever the request's: sums of residuals then agree to the last bit.
         asked = sorted(request.controls, key=lambda each: CONTROL_NAMES.index(each.name))
         controls = [
@@ -277,6 +305,7 @@ class TransferPipeline:
                 replace(control, picture=_pad(control.picture, padded), segmentation=None)
                 for control in controls
             ),
+            steps=tuple(each.steps for each in asked),
             maps=maps.padded_to(padded),
             working_size=size,
             padded_size=padded,
@@ -295,14 +324,25 @@ class TransferPipeline:
                 left_out = ", ".join(unknown)
                 yield f"words of the {which} the text encoder left out: {left_out}"
 
-    def _encode_controls(
-        self, conditions: _Conditions, chunk: Chunk, rule: str
-    ) -> tuple[dict[str, Tensor], Float[Tensor, "k n"]]:
+    def _token_weights(
+        self,
+        conditions: _Conditions,
+        chunk: Chunk,
+        rule: str,
+        acts: Sequence[bool] | None = None,
+    ) -> Float[Tensor, "k n"]:
+        """The weights of a chunk; of the controls that act, where not all do."""
+        maps = torch.from_numpy(conditions.maps.at_frames(list(chunk.frame_indices)).values)
+        if acts is not None:
+            maps = maps * torch.tensor(acts, dtype=maps.dtype)[:, None, None, None]
         info = self.checkpoint.info
+        return token_weights(maps, info.strides, info.patch, rule).to(self.device)
+
+    def _encode_controls(
+        self, conditions: _Conditions, chunk: Chunk, weights: Float[Tensor, "k n"]
+    ) -> dict[str, Tensor]:
         frames = list(chunk.frame_indices)
-        maps = torch.from_numpy(conditions.maps.at_frames(frames).values)
-        weights = token_weights(maps, info.strides, info.patch, rule).to(self.device)
-        latents = {
+        return {
             control.name: self.checkpoint.autoencoder.encode_control(
                 _to_video(control.picture[frames]).to(self.device)
             )
@@ -310,7 +350,6 @@ class TransferPipeline:
             for control, weight in zip(conditions.controls, weights, strict=True)
             if bool(weight.any())
         }
-        return latents, weights
 
     def _encode_inherited(
         self, pieces: list[UInt8[np.ndarray, "_ h w 3"]], chunk: Chunk
@@ -328,18 +367,15 @@ class TransferPipeline:
         self,
         text: Tensor,
         negative: Tensor,
-        control_latents: Mapping[str, Tensor],
-        weights: Float[Tensor, "k n"],
+        acting: _Acting,
         inherited: tuple[Tensor, int] | None,
         guidance_scale: float,
     ) -> Denoiser:
-        active = weights[weights.any(dim=1)][:, None]
-        conditional = self.checkpoint.model.conditioned_on(text, control_latents, active, inherited)
+        conditioned_on = self.checkpoint.model.conditioned_on
+        conditional = conditioned_on(text, acting.latents, acting.weights, inherited)
         unconditional = None
         if guidance_scale != 1.0:
-            unconditional = self.checkpoint.model.conditioned_on(
-                negative, control_latents, active, inherited
-            )
+            unconditional = conditioned_on(negative, acting.latents, acting.weights, inherited)
         return Guided(conditional, unconditional, guidance_scale)
 
     def _noise(
@@ -364,16 +400,10 @@ class TransferPipeline:
     def _decode(
         self,
         latents: Float[Tensor, "1 c t hz wz"],
-        control_latents: Mapping[str, Tensor],
-        weights: Float[Tensor, "k n"],
+        acting: _Acting,
     ) -> UInt8[np.ndarray, "f h w 3"]:
-        active = weights[weights.any(dim=1)][:, None]
-        video = decode_controlled(
-            self.checkpoint.autoencoder,
-            latents,
-            control_latents,
-            dict(zip(control_latents, active, strict=True)),
-        )[0].float()
+        autoencoder = self.checkpoint.autoencoder
+        video = decode_controlled(autoencoder, latents, acting.latents, acting.weights)[0].float()
         frames = ((video + 1.0) * 127.5).round().clamp(0.0, 255.0).to(torch.uint8)
         return np.ascontiguousarray(frames.permute(1, 2, 3, 0).cpu().numpy())
 
@@ -393,6 +423,7 @@ class TransferPipeline:
         num_steps: int,
         guidance_scale: float,
         clock: _Clock,
+        metrics: Mapping[str, Any],
     ) -> GenerationRecord:
         info, request = self.checkpoint.info, checked.request
         resolved = replace(
@@ -444,6 +475,7 @@ class TransferPipeline:
             device=str(self.device),
             dtype=str(self.checkpoint.model.dtype).removeprefix("torch."),
             timings_s=clock.seconds,
+            metrics=metrics,
             notes=tuple(notes),
         )
 
@@ -462,8 +494,47 @@ class _Clock:
         self.seconds[stage] = round(self.seconds.get(stage, 0.0) + spent, 4)
 
 
-def _read_video(checked: CheckedRequest) -> VideoClip | None:
-    """The clip at the working size; None where the request has controls alone."""
+def _acting(
+    controls: Sequence[ControlClip],
+    weights: Float[Tensor, "k n"],
+    control_latents: Mapping[str, Tensor],
+) -> _Acting:
+    active = {
+        control.name: weight[None]
+        for control, weight in zip(controls, weights, strict=True)
+        if bool(weight.any())
+    }
+    return _Acting(latents={name: control_latents[name] for name in active}, weights=active)
+
+
+def _keep_region(
+    checked: CheckedRequest, made: UInt8[np.ndarray, "f h w 3"]
+) -> tuple[UInt8[np.ndarray, "f h w 3"], dict[str, float | None]]:
+    """Put the kept region of the input back, and say how much that is."""
+    request = checked.request
+    original = _read_video(checked, checked.size)
+    assert request.keep is not None
+    assert original is not None
+    segmentation = None
+    if isinstance(request.keep, Mapping):
+        seg = next(each for each in request.controls if each.name == "seg")
+        target = Target(
+            size=checked.size, num_frames=checked.num_frames, length_policy=checked.length_policy
+        )
+        segmentation = given_segmentation(seg, target)
+    mask = build_keep_mask(
+        request.keep,
+        num_frames=checked.num_frames,
+        size=checked.size,
+        segmentation=segmentation,
+        length_policy=checked.length_policy,
+    )
+    frames = keep_region(made, original.frames, mask)
+    return frames, kept_metrics(frames, original.frames, mask)
+
+
+def _read_video(checked: CheckedRequest, size: Size) -> VideoClip | None:
+    """The clip at a size; None where the request has controls alone."""
     request = checked.request
     if request.video is None:
         return None
@@ -476,7 +547,7 @@ def _read_video(checked: CheckedRequest) -> VideoClip | None:
             request.video,
             max_frames=request.max_frames,
             rate=request.rate,
-            size=checked.working_size,
+            size=size,
         )
         frames, path = clip.frames, clip.path
     indices = match_length(
@@ -485,7 +556,7 @@ def _read_video(checked: CheckedRequest) -> VideoClip | None:
     if len(frames) != checked.num_frames:
         frames = frames[indices]
     return VideoClip(
-        frames=resize_frames(frames, checked.working_size, how="area"),
+        frames=resize_frames(frames, size, how="area"),
         times=checked.times,
         rate=checked.rate,
         path=path,

@@ -32,8 +32,13 @@ what steers (NAME is edge, depth, seg or vis; blur is another word for vis):
   controls.NAME.weight=W     a number in [0, 1], a file with a weight map, or, with a segmentation,
                              a table: 'controls.seg.weight={robot: 1.0, default: 0.2}'
   controls.NAME.path=FILE    the control clip; edge and vis are extracted from the video without it
-  controls.NAME.mask=FILE    where the weight holds: white applies it (invert=true: black does)
+  controls.NAME.mask=FILE    where the weight holds: white applies it (invert=true: black does;
+                             binary=true: no grey)
   controls.NAME.ramp=[A,B]   factor of the weight from the first frame to the last
+  controls.NAME.steps=[A,B]  act between these shares of the denoising steps: [0,0.5] is the first
+                             half
+  keep=FILE                  the region of the input that stays: white is put back after decoding;
+                             or a table of classes
   controls.NAME.allow_empty=true   an all-black mask is meant
   controls.edge.preset=P, controls.vis.preset=P    very_low, low, medium, high, very_high
   controls.depth.unit=U      m, mm, kitti256, tum5000, carla24, mujoco01, relative

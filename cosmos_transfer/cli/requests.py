@@ -83,6 +83,7 @@ def _from_settings(settings: GenerateSettings, prompt: str | None) -> Generation
             settings.negative_prompt, settings.negative_prompt_file, "negative_prompt_file"
         ),
         "controls": settings.controls.given(),
+        "keep": settings.keep,
         "num_inference_steps": settings.num_inference_steps,
         "guidance_scale": settings.guidance_scale,
         "seed": settings.seed,

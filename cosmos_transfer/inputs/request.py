@@ -54,6 +54,8 @@ class ControlRequest:
     """One control: where its clip comes from, how strongly it acts, and where.
 
     The clip comes from a ``path``, from an array (``clip``), or, with neither, from the video.
+    ``ramp`` are factors of the weight from the first frame to the last; ``steps`` are the shares of
+    the denoising steps between which the control acts, ``(0, 1)`` being all of them.
     """
 
     name: str
@@ -62,7 +64,9 @@ class ControlRequest:
     weight: Weight = 1.0
     mask: Path | np.ndarray | None = None
     invert: bool = False
+    binary: bool = False
     allow_empty: bool = False
+    steps: tuple[float, float] | None = None
     ramp: tuple[float, float] | None = None
     preset: str = "medium"
     unit: str | None = None
@@ -98,10 +102,20 @@ class ControlRequest:
             _check_array(self.mask, f"{where}, mask", {2, 3})
         else:
             _set(self, "mask", _path(self.mask, f"{where}, mask"))
-        for key in ("invert", "allow_empty"):
+        for key in ("invert", "binary", "allow_empty"):
             _check_bool(getattr(self, key), f"{where}, {key}")
         if self.ramp is not None:
             _set(self, "ramp", _numbers(self.ramp, f"{where}, ramp", count=2, low=0.0, high=1.0))
+        if self.steps is not None:
+            steps = _numbers(self.steps, f"{where}, steps", count=2, low=0.0, high=1.0)
+            if steps[0] >= steps[1]:
+                raise _wrong(
+                    f"{where}, steps",
+                    "the share of the steps where it begins, then a larger one where it ends",
+                    list(steps),
+                    "Write [0.0, 0.5] for the first half.",
+                )
+            _set(self, "steps", steps)
         _one_of(self.preset, PRESETS, f"{where}, preset")
         if self.unit is not None:
             _one_of(self.unit, DEPTH_UNITS, f"{where}, unit")
@@ -142,12 +156,17 @@ class ControlRequest:
 @no_type_check
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class GenerationRequest:
-    """One clip to make. See the module; ranges are checked when it is built."""
+    """One clip to make. See the module; ranges are checked when it is built.
+
+    ``keep`` is the region of the input that stays, as a mask (white is kept), a map or a class
+    rule; it is put back after decoding, at the input's own size.
+    """
 
     prompt: str
     video: Path | np.ndarray | None = None
     negative_prompt: str = ""
     controls: tuple[ControlRequest, ...] = ()
+    keep: Path | np.ndarray | Mapping[str, float] | None = None
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
     seed: int = 0
@@ -190,6 +209,12 @@ class GenerationRequest:
                     do="Set video, or controls.depth.path.",
                 )
             )
+        if self.keep is not None:
+            _set(self, "keep", _keep(self.keep))
+            if self.video is None:
+                raise _wrong(
+                    "keep", "a video to keep a region of", "none", "Set video.", quote=False
+                )
         if self.num_inference_steps is not None:
             steps = _integer(self.num_inference_steps, "num_inference_steps", low=1, high=1000)
             _set(self, "num_inference_steps", steps)
@@ -246,6 +271,9 @@ def request_from_mapping(
         raise _wrong("prompt", "a description of the wanted look", None, "Set prompt.")
     if not isinstance(values.get("video"), np.ndarray | None):
         values["video"] = _resolved(values["video"], base, "video")
+    if isinstance(values.get("keep"), str):
+        kept = _weight_in_text(values["keep"])
+        values["keep"] = kept if isinstance(kept, Mapping) else _resolved(kept, base, "keep")
     controls = values.pop("controls", None) or {}
     if isinstance(controls, Mapping):
         built = [_control_from(str(name), value, base) for name, value in controls.items()]
@@ -359,7 +387,7 @@ def _control_from(name: str, value: Any, base: Path) -> ControlRequest:
     if isinstance(values.get("path"), np.ndarray):
         values["clip"] = values.pop("path")
     given = {key: inner for key, inner in values.items() if inner is not None}
-    for key in ("ramp", "invalid", "intrinsics"):
+    for key in ("ramp", "steps", "invalid", "intrinsics"):
         if isinstance(given.get(key), list):
             given[key] = tuple(given[key])
     if "invalid" in given:
@@ -607,6 +635,14 @@ def _weight(value: object, where: str) -> Weight:
     if isinstance(value, numbers.Real) and float(value) > 1:
         do += " For proportions, divide all weights by the largest."
     return _number(value, where, low=0.0, high=1.0, do=do)
+
+
+def _keep(value: object) -> Path | np.ndarray | Mapping[str, float]:
+    if not isinstance(value, str | Path | Mapping | np.ndarray):
+        raise _wrong("keep", "a mask, a map or a weight per class", value, "Name a mask.")
+    kept = _weight(value, "keep")
+    assert not isinstance(kept, float)
+    return kept
 
 
 def _resolution(value: object) -> int | Literal["native", "input"]:

@@ -143,6 +143,7 @@ def check_request(
         clip = _at_times(clip, request.times, request.rate)
     for control in request.controls:
         found += _check_maps(control)
+    found += _check_keep(request)
     _check_class_rules(request)
 
     limit = request.max_frames or max(each.num_frames for each in found)
@@ -383,20 +384,46 @@ def _check_maps(control: ControlRequest) -> list[CheckedInput]:
     return found
 
 
+def _check_keep(request: GenerationRequest) -> list[CheckedInput]:
+    """The mask of the kept region: readable, and keeping something."""
+    keep = request.keep
+    if not isinstance(keep, Path | np.ndarray):
+        return []
+    values = (
+        mask_from_array(keep, where="keep") if isinstance(keep, np.ndarray) else read_mask(keep)
+    )
+    check_not_empty(values, where="keep", allow_empty=False)
+    return [
+        CheckedInput(
+            where="keep, mask",
+            path=keep if isinstance(keep, Path) else None,
+            num_frames=len(values),
+            size=Size(*values.shape[1:]),
+            note=f"keeps {mask_coverage(values):.1%} of the clip",
+        )
+    ]
+
+
 def _is_still_map(found: CheckedInput) -> bool:
     """Whether it is one mask or weight map for all frames."""
     return found.num_frames == 1 and found.where.endswith((", mask", ", weight"))
 
 
 def _check_class_rules(request: GenerationRequest) -> None:
-    rules = [control for control in request.controls if isinstance(control.weight, Mapping)]
+    rules = {
+        f"control '{control.name}', weight": control.weight
+        for control in request.controls
+        if isinstance(control.weight, Mapping)
+    }
+    if isinstance(request.keep, Mapping):
+        rules["keep"] = request.keep
     if not rules:
         return
     seg = next((c for c in request.controls if c.name == "seg" and c.is_given), None)
     if seg is None:
         raise ConfigError(
             explain(
-                f"control '{rules[0].name}', weight",
+                next(iter(rules)),
                 expected="a segmentation for its class names",
                 got="a class rule and no segmentation",
                 do="Add a seg control with ids and names, or give a number or a mask.",
@@ -405,10 +432,8 @@ def _check_class_rules(request: GenerationRequest) -> None:
     if seg.path is None:
         return  # Names of arrays come with their labels, which the weight maps read.
     names = read_segmentation(seg.path, labels=seg.labels).names.values()
-    for control in rules:
-        assert isinstance(control.weight, Mapping)
-        where = f"control '{control.name}', weight"
-        resolve_class_rule(control.weight, names, where=where, of=str(seg.path))
+    for where, rule in rules.items():
+        resolve_class_rule(rule, names, where=where, of=str(seg.path))
 
 
 def _effective_weights(request: GenerationRequest) -> tuple[dict[str, float], list[str]]:

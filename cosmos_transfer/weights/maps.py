@@ -3,7 +3,8 @@
 A control's map is the product of
 
 * its weight: a number, a map (file or array), or a rule over the classes of a segmentation;
-* its mask, if any: white applies the control, ``invert`` turns it round, soft values are kept;
+* its mask, if any: white applies the control, ``invert`` turns it round; soft values are kept
+  unless ``binary`` makes them black or white;
 * its ramp, if any: a factor that runs linearly from the first frame to the last.
 
 Everything is float32 in [0, 1], ``k f h w``. A map of another size is resized by area (box)
@@ -31,6 +32,9 @@ from cosmos_transfer.inputs.request import ControlRequest
 from cosmos_transfer.inputs.segmentation import SegmentationClip
 from cosmos_transfer.inputs.video import match_length
 from cosmos_transfer.shapes import Size, reflected_indices
+
+BINARY_THRESHOLD = 0.5
+"""Where ``binary`` draws the line in a soft mask; the line itself is white."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +133,8 @@ def build_weight_maps(
         row[:] = _base_weight(control, fit, segmentation)
         if control.mask is not None:
             mask = read_mask(control.mask, invert=control.invert)
+            if control.binary:
+                mask = (mask >= BINARY_THRESHOLD).astype(np.float32)
             check_not_empty(mask, where=f"{fit.where}, mask", allow_empty=control.allow_empty)
             row *= fit(mask, "mask")
         elif control.invert:
@@ -146,6 +152,35 @@ def build_weight_maps(
             _check_range(f"{fit.where}, ramp", factors)
             row *= factors[:, None, None]
     return WeightMaps(names=names, values=values)
+
+
+def build_keep_mask(
+    keep: Path | np.ndarray | Mapping[str, float],
+    *,
+    num_frames: int,
+    size: Size,
+    segmentation: SegmentationClip | None = None,
+    length_policy: str = "refuse",
+) -> Float32[np.ndarray, "f h w"]:
+    """The region of the input that stays: 1 is kept, 0 is made anew.
+
+    Args:
+        keep: A mask or map, or a number per class.
+        num_frames: Length of the clip.
+        size: The clip's own size.
+        segmentation: Ids and class names at that size; needed by a class rule.
+        length_policy: What to do with a moving mask of another length.
+
+    Raises:
+        ConfigError: Nothing is kept, or a class that does not exist.
+        ShapeError: A mask of another length or aspect ratio than the clip.
+    """
+    fit = _Fit("keep", num_frames, size, length_policy)
+    if isinstance(keep, Mapping):
+        return _class_weight("keep", keep, fit, segmentation, allow_empty=False)
+    values = read_mask(keep)
+    check_not_empty(values, where="keep", allow_empty=False)
+    return fit(values, "mask")
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +211,9 @@ def _base_weight(
 ) -> Float32[np.ndarray, "f h w"] | np.float32:
     weight = control.weight
     if isinstance(weight, Mapping):
-        return _class_weight(control, weight, fit, segmentation)
+        return _class_weight(
+            f"{fit.where}, weight", weight, fit, segmentation, allow_empty=control.allow_empty
+        )
     if isinstance(weight, str | Path) or (isinstance(weight, np.ndarray) and weight.ndim > 0):
         values = read_mask(weight)
         check_not_empty(values, where=f"{fit.where}, weight", allow_empty=control.allow_empty)
@@ -187,12 +224,13 @@ def _base_weight(
 
 
 def _class_weight(
-    control: ControlRequest,
+    where: str,
     rule: Mapping[str, float],
     fit: _Fit,
     segmentation: SegmentationClip | None,
+    *,
+    allow_empty: bool,
 ) -> Float32[np.ndarray, "f h w"]:
-    where = f"{fit.where}, weight"
     if segmentation is None:
         raise ConfigError(
             explain(
@@ -213,7 +251,7 @@ def _class_weight(
     )
     values = of_id[place.reshape(segmentation.ids.shape)]
     if any(value > 0 for value in rule.values()):
-        check_not_empty(values, where=where, allow_empty=control.allow_empty)
+        check_not_empty(values, where=where, allow_empty=allow_empty)
     return fit(values, "weight")
 
 

@@ -284,6 +284,75 @@ def test_a_segmentation_is_read_once(make: Call, tmp_path: Path, monkeypatch: An
     assert len(calls) == 1
 
 
+def test_the_kept_region_is_the_input_and_the_rest_is_made(make: Call) -> None:
+    video = clip(19, 30, 48)  # three chunks, at another size than it is worked on at
+    made = make(video=video)
+    kept = make(video=video, keep=halves(30, 48))
+    assert np.array_equal(kept.frames[:, :, :24], video[:, :, :24])
+    assert np.array_equal(kept.frames[:, :, 24:], made.frames[:, :, 24:])
+    assert kept.record.metrics["kept_region"] == {"share": 0.5, "psnr_db": None}
+    soft = make(video=video, keep=0.75 * np.ones((30, 48), np.float32))
+    blend = np.rint(0.75 * video + 0.25 * made.frames.astype(float))
+    assert float(np.abs(soft.frames - blend).max()) <= 1.0
+    assert soft.record.metrics["kept_region"]["psnr_db"] < 60.0
+
+
+def test_a_class_may_be_kept(make: Call) -> None:
+    controls = {"edge": 0.7, "seg": seg(0.0)}
+    video, ids = clip(), class_ids()
+    kept = make(controls=controls, keep={NAMES[1]: 1.0})
+    assert np.array_equal(kept.frames[ids == 1], video[ids == 1])
+    assert not np.array_equal(kept.frames[ids == 2], video[ids == 2])
+    with pytest.raises(ConfigError, match="keep"):
+        make(keep={NAMES[1]: 1.0})
+    with pytest.raises(ConfigError, match="keep"):
+        make(keep=np.zeros((16, 24), np.float32))
+
+
+def test_a_binary_mask_has_no_grey(make: Call) -> None:
+    soft = 0.8 * halves() + 0.1
+    hard = make(controls={"edge": {"mask": soft, "binary": True}})
+    assert same(hard, make(controls={"edge": {"mask": halves()}}))
+    assert not same(hard, make(controls={"edge": {"mask": soft}}))
+
+
+def test_a_control_acts_in_its_share_of_the_steps(make: Call) -> None:
+    def with_steps(*steps: float) -> GeneratedClip:
+        return make(controls={"edge": {"steps": list(steps)}}, num_inference_steps=4)
+
+    always = make(controls={"edge": 1.0}, num_inference_steps=4)
+    never = make(controls={}, num_inference_steps=4)
+    assert same(with_steps(0.0, 1.0), always)
+    first, last = with_steps(0.0, 0.5), with_steps(0.5, 1.0)
+    for one, other in ((first, always), (last, always), (first, never), (last, never)):
+        assert not same(one, other)
+    # No step lies within a tenth of four: the control never acts.
+    assert same(with_steps(0.3, 0.4), never)
+
+
+def test_controls_of_different_steps_share_a_place_by_who_acts(make: Call) -> None:
+    """Alone in its steps, a control is not divided by the sum with one that is not there."""
+    both = make(
+        controls={"edge": {"steps": [0.0, 0.5]}, "vis": {"steps": [0.0, 0.5]}},
+        num_inference_steps=2,
+    )
+    assert same(
+        both,
+        make(
+            controls={
+                "edge": {"steps": [0.0, 0.5], "weight": 0.5},
+                "vis": {"steps": [0.0, 0.5], "weight": 0.5},
+            },
+            num_inference_steps=2,
+        ),
+    )
+    turns = {"edge": {"steps": [0.0, 0.5]}, "vis": {"steps": [0.5, 1.0]}}
+    halved = {name: each | {"weight": 0.5} for name, each in turns.items()}
+    assert not same(
+        make(controls=turns, num_inference_steps=2), make(controls=halved, num_inference_steps=2)
+    )
+
+
 def test_a_ramp_acts_on_the_frames_where_it_is_up(make: Call) -> None:
     without = make(controls={})
     rising = moved(make(controls={"edge": {"weight": 1.0, "ramp": (0.0, 1.0)}}), without)
