@@ -12,13 +12,14 @@ from cosmos_transfer.errors import ConfigError, explain
 KARRAS_EXPONENT = 7.0
 
 
-def flow_sigmas(num_steps: int, *, shift: float = 1.0) -> tuple[float, ...]:
-    """Even steps in sigma from 1 to 0, moved towards noise by ``shift``.
+def flow_sigmas(num_steps: int, *, shift: float = 1.0, start: float = 1.0) -> tuple[float, ...]:
+    """Even steps in sigma from ``start`` to 0, moved towards noise by ``shift``.
 
     Args:
         num_steps: Steps of the sampler.
         shift: 1 leaves the steps even; larger values spend more of them at high noise, which
             larger pictures need: ``sigma -> shift * sigma / (1 + (shift - 1) * sigma)``.
+        start: The first sigma, after the shift; below 1 for a run that starts from a clip.
 
     Source:
         Stable Diffusion 3, arXiv:2403.03206, equation 23.
@@ -28,7 +29,9 @@ def flow_sigmas(num_steps: int, *, shift: float = 1.0) -> tuple[float, ...]:
         raise ConfigError(
             explain("shift", expected="a number above 0", got=f"{shift}", do="1 means no shift.")
         )
-    even = (1.0 - i / num_steps for i in range(num_steps + 1))
+    check_strength(start)
+    first = 1.0 if start == 1.0 else start / (shift - (shift - 1.0) * start)
+    even = (first * (1.0 - i / num_steps) for i in range(num_steps + 1))
     return tuple(shift * sigma / (1.0 + (shift - 1.0) * sigma) for sigma in even)
 
 
@@ -68,7 +71,11 @@ def karras_sigmas(
 
 
 def checkpoint_sigmas(
-    num_steps: int, *, shift: float, karras: tuple[float, float] | None
+    num_steps: int,
+    *,
+    shift: float,
+    karras: tuple[float, float] | None,
+    start: float = 1.0,
 ) -> tuple[float, ...]:
     """The grid a checkpoint asks for.
 
@@ -77,11 +84,33 @@ def checkpoint_sigmas(
         shift: The shift of even steps; not used with ``karras``.
         karras: Largest and smallest ratio of noise to signal, where the checkpoint was
             published with Karras' spacing.
+        start: The first sigma where it is to be lower than the checkpoint's own; see
+            :func:`start_latents`. All ``num_steps`` steps are spent below it.
     """
+    check_strength(start)
     if karras is None:
-        return flow_sigmas(num_steps, shift=shift)
+        return flow_sigmas(num_steps, shift=shift, start=start)
     sigma_max, sigma_min = karras
+    if start < 1.0:
+        sigma_max = min(sigma_max, start / (1.0 - start))
     return karras_sigmas(num_steps, sigma_max=sigma_max, sigma_min=sigma_min)
+
+
+def check_strength(strength: float) -> None:
+    """Refuse a first sigma that is no place in the flow.
+
+    Raises:
+        ConfigError: Not in (0, 1].
+    """
+    if not 0.0 < strength <= 1.0:
+        raise ConfigError(
+            explain(
+                "strength",
+                expected="a number above 0 and at most 1",
+                got=f"{strength}",
+                do="1 starts from noise alone; a ratio r of noise to signal is r / (1 + r).",
+            )
+        )
 
 
 def _check_num_steps(num_steps: int) -> None:

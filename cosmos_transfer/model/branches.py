@@ -32,6 +32,9 @@ SHARED_PARTS = {
 
 def controlled_blocks(transformer: nn.Module) -> tuple[int, ...]:
     """Indices of a Cosmos base's blocks that receive a residual; empty for one without control."""
+    stated: tuple[int, ...] | None = getattr(transformer, "controlled_blocks", None)
+    if stated is not None:
+        return stated
     config: Any = transformer.config
     blocks: Any = transformer.transformer_blocks
     if config.controlnet_block_every_n is None:

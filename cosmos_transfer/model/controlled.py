@@ -1,10 +1,12 @@
 """The base, its control branches and their fusion, behind a denoiser.
 
 Conventions
-    Rectified flow: ``noisy = (1 - sigma) * clean + sigma * noise``. The networks predict the
-    velocity ``noise - clean``; the denoiser returns ``noisy - sigma * velocity``.
-    What the networks' time embedding receives is ``sigma * timestep_scale``, in float32 whatever
-    the networks' dtype: diffusers' Cosmos 2.5 pipeline feeds sigma itself (a scale of 1).
+    Samplers speak rectified flow: ``noisy = (1 - sigma) * clean + sigma * noise``. Networks trained
+    on it predict the velocity ``noise - clean``; the denoiser returns ``noisy - sigma * velocity``.
+    What their time embedding receives is ``sigma * timestep_scale``: diffusers' Cosmos 2.5 pipeline
+    feeds sigma itself (a scale of 1). Networks of another objective (Cosmos-Transfer1's is EDM) are
+    read through :mod:`cosmos_transfer.model.parametrisation`; samplers never notice. The time
+    embedding is fed float32 whatever the networks' dtype.
     Tokens run time-slowest over the latent grid.
     The networks are diffusers' Cosmos classes or any with the same calls and config entries; they
     are typed as plain modules, so that importing this file loads no diffusers.
@@ -24,11 +26,12 @@ from torch import Tensor, nn
 
 from cosmos_transfer.errors import ShapeError, explain
 from cosmos_transfer.model.branches import check_branch
+from cosmos_transfer.model.parametrisation import Edm, Flow
 from cosmos_transfer.weights.fusion import fuse_residuals
 
 
 class ControlledModel(nn.Module):
-    """A base transformer and one branch per control, predicting velocity.
+    """A base transformer and one branch per control.
 
     Args:
         transformer: The base; reads latents and a condition mask.
@@ -36,6 +39,7 @@ class ControlledModel(nn.Module):
         timestep_scale: What the networks call time is sigma times this.
         clean_sigma: The sigma told for inherited clean frames; None tells them the same as the
             frames in the making.
+        sigma_data: Set for networks trained as EDM denoisers: the standard deviation of their data.
     """
 
     transformer: Any
@@ -47,6 +51,7 @@ class ControlledModel(nn.Module):
         *,
         timestep_scale: float = 1.0,
         clean_sigma: float | None = None,
+        sigma_data: float | None = None,
     ) -> None:
         super().__init__()
         for name, branch in branches.items():
@@ -55,6 +60,9 @@ class ControlledModel(nn.Module):
         self.branches = nn.ModuleDict(dict(branches))
         self.timestep_scale = timestep_scale
         self.clean_sigma = clean_sigma
+        self.parametrisation: Flow | Edm = (
+            Flow(timestep_scale=timestep_scale) if sigma_data is None else Edm(sigma_data)
+        )
 
     @property
     def dtype(self) -> torch.dtype:
@@ -134,7 +142,8 @@ class ControlledModel(nn.Module):
         num_clean_frames: int = 0,
         residuals: list[Float[Tensor, "b _ _"]] | None = None,
     ) -> Float[Tensor, "b c t h w"]:
-        """Predict the velocity. Every control given is run, also with zero weights.
+        """What the base predicts: the velocity, in a flow. Every control given is run, also with
+        zero weights.
 
         Args:
             noisy_latents: Latents at ``sigma``, the first ``num_clean_frames`` of them clean.
@@ -147,7 +156,8 @@ class ControlledModel(nn.Module):
         """
         self._check_grid(noisy_latents)
         dtype = self.dtype
-        latents = noisy_latents.to(dtype)
+        latents = self.parametrisation.network_input(noisy_latents, sigma, num_clean_frames)
+        latents = latents.to(dtype)
         timestep = self._timestep(sigma, noisy_latents, num_clean_frames)
         text = self._text_and_image(text_tokens.to(dtype))
         condition_mask = torch.zeros_like(latents[:, :1])
@@ -260,9 +270,10 @@ class ControlledModel(nn.Module):
         self, sigma: Float[Tensor, " b"], latents: Float[Tensor, "b c t h w"], num_clean_frames: int
     ) -> Float[Tensor, "b ..."]:
         # float32: half precision would round neighbouring steps of a fine schedule together.
-        sigma = sigma.to(device=latents.device, dtype=torch.float32)
+        sigma = sigma.to(device=latents.device)
         if num_clean_frames == 0 or self.clean_sigma is None:
-            return sigma * self.timestep_scale
+            return self.parametrisation.timestep(sigma)
+        sigma = sigma.to(torch.float32)
         per_frame = sigma[:, None].repeat(1, latents.shape[2])
         per_frame[:, :num_clean_frames] = self.clean_sigma
         return rearrange(per_frame * self.timestep_scale, "b t -> b 1 t 1 1")
@@ -343,16 +354,20 @@ class ConditionedModel:
     ) -> Float[Tensor, "b c t h w"]:
         """Estimate the clean latents; inherited frames come back as they were given."""
         count = 0 if self.clean_latents is None else self.clean_latents.shape[2]
-        velocity = self.model(
+        # float64: a sigma near 1 leaves little of the signal, and EDM divides by that little.
+        sigmas = torch.full(
+            (noisy_latents.shape[0],), sigma, dtype=torch.float64, device=noisy_latents.device
+        )
+        output = self.model(
             self._with_clean(noisy_latents),
-            torch.full((noisy_latents.shape[0],), sigma, device=noisy_latents.device),
+            sigmas,
             self.text_tokens,
             self.control_latents,
             self.weights,
             num_clean_frames=count,
             residuals=self.residuals,
         )
-        return self._with_clean(noisy_latents - sigma * velocity)
+        return self._with_clean(self.model.parametrisation.denoised(noisy_latents, output, sigma))
 
     def _with_clean(self, latents: Float[Tensor, "b c t h w"]) -> Float[Tensor, "b c t h w"]:
         if self.clean_latents is None:

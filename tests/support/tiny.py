@@ -2,6 +2,7 @@
 
 ``transfer2_5_*``  every part Cosmos-Transfer2.5 has: projected text, image context, room for eight
                    control modalities
+``transfer1_*``    Cosmos-Transfer1: controls on the first three blocks, learned positions, EDM
 ``embedded_*``     the embedded checkpoint's variant: none of those
 
 Random initial weights everywhere, the branches' output projections included, so that every input
@@ -21,6 +22,7 @@ from cosmos_transfer.model.diffusers_compat import (
     CosmosControlNetModel,
     CosmosTransformer3DModel,
 )
+from cosmos_transfer.model.transfer1 import Transfer1Branch, Transfer1Transformer
 
 LATENT_CHANNELS = 16
 HEADS, HEAD_WIDTH, TEXT_WIDTH = 4, 16, 32
@@ -136,3 +138,44 @@ def wan_autoencoder(*, seed: int = 0) -> AutoencoderKLWan:
 def randn(*shape: int, seed: int) -> Tensor:
     """Standard normal numbers from a seed of their own."""
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def transfer1_transformer(*, seed: int = 0, num_layers: int = 5) -> Transfer1Transformer:
+    torch.manual_seed(seed)
+    network = Transfer1Transformer(
+        num_attention_heads=HEADS,
+        attention_head_dim=HEAD_WIDTH,
+        num_layers=num_layers,
+        text_embed_dim=TEXT_WIDTH,
+        adaln_lora_dim=4,
+        max_size=MAX_SIZE,
+    ).eval()
+    return _with_positions(network, seed)
+
+
+def transfer1_branch(*, seed: int) -> Transfer1Branch:
+    torch.manual_seed(seed)
+    network = Transfer1Branch(
+        hint_channels=40,
+        num_attention_heads=HEADS,
+        attention_head_dim=HEAD_WIDTH,
+        text_embed_dim=TEXT_WIDTH,
+        adaln_lora_dim=4,
+        max_size=MAX_SIZE,
+    ).eval()
+    return _with_positions(network, seed)
+
+
+def transfer1_model(controls: Sequence[str] = ("edge",), *, seed: int = 0) -> ControlledModel:
+    branches = {
+        name: transfer1_branch(seed=seed + 1 + index) for index, name in enumerate(controls)
+    }
+    return ControlledModel(transfer1_transformer(seed=seed), branches, sigma_data=0.5).eval()
+
+
+def _with_positions(network, seed: int):
+    """Learned positions start at zero, where their normalisation has no direction."""
+    with torch.no_grad():
+        for index, table in enumerate(network.learnable_pos_embed.parameters()):
+            table.copy_(randn(*table.shape, seed=100 * seed + index))
+    return network

@@ -18,7 +18,7 @@ from torch import Tensor
 from cosmos_transfer.diffusion.denoiser import Denoiser
 from cosmos_transfer.errors import ConfigError, explain
 
-SAMPLERS = ("euler", "heun", "unipc")
+SAMPLERS = ("euler", "heun", "heun_edm", "res2ab", "unipc")
 
 
 @runtime_checkable

@@ -47,6 +47,27 @@ def test_a_checkpoint_chooses_its_grid():
     )
 
 
+@pytest.mark.parametrize("karras", [None, (80.0, 0.002)])
+@pytest.mark.parametrize("start", [0.3, 0.9])
+def test_a_run_from_a_clip_starts_where_it_is_told_and_spends_every_step(karras, start):
+    sigmas = checkpoint_sigmas(7, shift=5.0, karras=karras, start=start)
+    assert len(sigmas) == 8
+    assert sigmas[0] == pytest.approx(start, rel=1e-12)
+    assert sigmas[-1] == 0.0
+    assert all(before > after for before, after in pairwise(sigmas))
+
+
+def test_a_start_beyond_the_checkpoints_own_changes_nothing():
+    whole = checkpoint_sigmas(7, shift=5.0, karras=(80.0, 0.002))
+    assert checkpoint_sigmas(7, shift=5.0, karras=(80.0, 0.002), start=0.999) == whole
+
+
+@pytest.mark.parametrize("start", [0.0, -0.1, 1.1, float("nan")])
+def test_a_strength_that_is_no_place_in_the_flow_is_refused(start):
+    with pytest.raises(ConfigError, match="strength: expected a number above 0"):
+        checkpoint_sigmas(7, shift=5.0, karras=None, start=start)
+
+
 def test_impossible_grids_are_refused():
     with pytest.raises(ConfigError, match="num_inference_steps: expected at least 1, got 0"):
         flow_sigmas(0)

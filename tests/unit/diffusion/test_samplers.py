@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 import torch
 
-from cosmos_transfer.diffusion.noise_schedule import flow_sigmas
+from cosmos_transfer.diffusion.noise_schedule import flow_sigmas, karras_sigmas
 from cosmos_transfer.diffusion.samplers import SAMPLERS, get_sampler
 from cosmos_transfer.errors import ConfigError
 from tests.support.numerics import assert_agrees, relative_rms
@@ -62,6 +62,18 @@ def test_order_of_convergence(name, order):
     assert order_of_convergence(name) == pytest.approx(order, abs=0.1)
 
 
+@pytest.mark.parametrize("name", ["heun_edm", "res2ab"])
+def test_order_of_convergence_over_the_ratio_of_noise_to_signal(name):
+    # Both step along the ratio: refine Karras' spacing of it, and stop above zero.
+    steps, errors = (16, 32, 64, 128), []
+    for num_steps in steps:
+        sigmas = karras_sigmas(num_steps + 1, sigma_max=80.0, sigma_min=0.02)[:-1]
+        result = get_sampler(name)(gaussian_denoiser, LATENTS, sigmas)
+        errors.append(relative_rms(result, exact_solution(LATENTS, sigmas[0], sigmas[-1])))
+    slope = -np.polyfit(np.log(steps), np.log(errors), 1)[0]
+    assert slope == pytest.approx(2.0, abs=0.15), errors
+
+
 def test_unipc_converges_at_least_at_second_order_in_log_snr():
     # The method integrates over log((1 - sigma) / sigma): refine evenly there, between fixed ends.
     # Its float32 sigmas and the last step floor the error near 1e-7.
@@ -84,7 +96,7 @@ def test_a_sampler_with_a_wrong_step_loses_its_order():
     assert relative_rms(result, exact) > 1e-3
 
 
-@pytest.mark.parametrize("name", ["euler", "heun"])
+@pytest.mark.parametrize("name", ["euler", "heun", "heun_edm", "res2ab"])
 def test_the_last_step_returns_the_denoised_latents_exactly(name):
     calls = []
 
@@ -109,7 +121,10 @@ def test_one_step_is_one_call_of_the_denoiser(name):
     assert_agrees(result, gaussian_denoiser(LATENTS, sigmas[0]), rms=1e-6)
 
 
-@pytest.mark.parametrize(("name", "calls_per_run"), [("euler", 4), ("heun", 7), ("unipc", 4)])
+@pytest.mark.parametrize(
+    ("name", "calls_per_run"),
+    [("euler", 4), ("heun", 7), ("heun_edm", 6), ("res2ab", 4), ("unipc", 4)],
+)
 def test_number_of_calls_and_progress(name, calls_per_run):
     calls, steps = [], []
 
