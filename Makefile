@@ -69,6 +69,9 @@ fmt: $(STAMP)  ## rewrite files: format, sort imports, fix what can be fixed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+fuzz: $(STAMP)  ## feed damaged files to every reader for ten minutes; FUZZ_FLAGS="--seconds 3600"
+	$(BIN)/python -m tests.fuzz.run $(FUZZ_FLAGS)
+
 bench-embedded: $(STAMP)  ## measure the embedded model on held-out clips; BENCH_FLAGS="--clips 4"
 	$(BIN)/python -m benchmarks.embedded $(BENCH_FLAGS)
 

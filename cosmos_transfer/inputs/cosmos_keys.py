@@ -35,12 +35,11 @@ _CONTROL_KEYS = {
     "preset_blur_strength": "preset",
 }
 _TOP_LEVEL_PRESETS = {"blur_strength": "vis", "canny_threshold": "edge"}
-_OTHER_WORDS = ("guidance", "control_overrides", *_TOP_LEVEL_PRESETS)
+_OTHER_WORDS = ("guidance", "sigma_max", "control_overrides", *_TOP_LEVEL_PRESETS)
 
 # Key: (values that change nothing, what to do instead).
 _NO_SEGMENTER = "Give the mask itself under mask (white applies the control)."
 _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "sigma_max": ((None, "", 80, 80.0, "80"), "Generation starts from noise; leave it out."),
     "num_input_frames": ((None, 1), "Chunks overlap as the checkpoint needs; leave it out."),
     "num_conditional_frames": ((None, 1), "Chunks overlap as the checkpoint needs; leave it out."),
     "num_video_frames_per_chunk": ((None,), "The checkpoint sets the chunk length; leave it out."),
@@ -78,7 +77,7 @@ _REFUSED_IN_CONTROLS: dict[str, tuple[tuple[Any, ...], str]] = {
     "mask_prompt": ((None, ""), _NO_SEGMENTER),
     "control_weight_prompt": ((None, ""), _NO_SEGMENTER),
     "ckpt_path": ((None, ""), "Choose the checkpoint with model.checkpoint."),
-    "sigma_max": ((None, ""), "Generation starts from noise; leave it out."),
+    "sigma_max": ((None, ""), "It belongs to the whole request; leave it out here."),
 }
 _ESTIMATOR_PROMPTS = ("input_control_prompt", "control_prompt")
 _POLARITIES = {"white_applies": False, "black_applies": True}
@@ -103,6 +102,9 @@ def translate_request(
         elif key == "guidance":
             if value is not None:
                 _put(values, "guidance_scale", _from_their_guidance(value), key)
+        elif key == "sigma_max":
+            if (strength := _from_sigma_max(value)) is not None:
+                _put(values, "strength", strength, key)
         elif key in ("controls", "control_overrides"):
             if isinstance(value, Mapping):
                 for name, hint in value.items():
@@ -186,6 +188,26 @@ def _from_their_guidance(value: Any) -> Any:
             )
         )
     return value + 1
+
+
+def _from_sigma_max(value: Any) -> float | None:
+    """Transfer1's largest ratio of noise to signal as a strength; 80 and nothing are its own."""
+    if value is None or value == "":
+        return None
+    try:
+        ratio = float(value)
+    except (TypeError, ValueError):
+        ratio = -1.0
+    if isinstance(value, bool) or not 0.0 < ratio < float("inf"):
+        raise ConfigError(
+            explain(
+                "sigma_max",
+                expected="a number above 0",
+                got=repr(value),
+                do="80 starts from noise alone; 35 keeps a little of the clip.",
+            )
+        )
+    return None if ratio >= 80.0 else ratio / (1.0 + ratio)
 
 
 def _put(values: dict[str, Any], key: str, value: Any, said: str) -> None:

@@ -211,7 +211,8 @@ def depth_from_array(
             metres = _from_depth_buffer(metres, near, far, where)
             near = far = None
         else:
-            metres *= np.float32(_METRES_PER_UNIT[unit])
+            with np.errstate(invalid="ignore", over="ignore"):  # what overflows is no reading
+                metres *= np.float32(_METRES_PER_UNIT[unit])
     with np.errstate(invalid="ignore"):
         no_reading |= ~np.isfinite(metres) | (metres <= 0)
     metres = metres.astype(np.float32)

@@ -7,16 +7,16 @@ Read here: Isaac Sim's ``{"(r, g, b, a)": {"class": name}}`` with any spacing an
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cosmos_transfer.errors import ConfigError, MediaError, explain
+from cosmos_transfer.errors import ConfigError, explain
 from cosmos_transfer.inputs.class_colors import CARLA_CLASSES, CARLA_CLASSES_OLD, KNOWN_COLORS
-from cosmos_transfer.inputs.series import Series, list_series, require_exists
+from cosmos_transfer.inputs.json_files import read_json
+from cosmos_transfer.inputs.series import Series, list_series
 
 _WRAPPERS = (
     "segmentation_mapping",
@@ -62,19 +62,8 @@ def carla_labels(version: str) -> LabelTable:
 
 def read_labels(path: Path) -> LabelTable:
     """The table in one JSON file."""
-    require_exists(path, what="a label table (JSON)")
-    try:
-        content = json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise MediaError(
-            explain(
-                str(path),
-                expected="a label table in JSON",
-                got=" ".join(str(error).split()),
-                do="Give the table that the simulator wrote beside the pictures.",
-            )
-        ) from error
-    return parse_labels(content, where=str(path))
+    do = "Give the table that the simulator wrote beside the pictures."
+    return parse_labels(read_json(path, what="a label table", do=do), where=str(path))
 
 
 def read_label_folder(path: Path) -> tuple[Series, tuple[LabelTable, ...]]:

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import logging
 import re
+import struct
+import tokenize
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +25,8 @@ import av
 import numpy as np
 from av.video.reformatter import Interpolation
 from PIL import Image, ImageOps, UnidentifiedImageError
+from safetensors import SafetensorError
+from safetensors.numpy import load_file
 
 from cosmos_transfer.errors import MediaError, explain
 from cosmos_transfer.inputs.series import is_pattern, require_exists
@@ -40,6 +45,34 @@ _EXACT = (
     | Interpolation.ACCURATE_RND
     | Interpolation.FULL_CHR_H_INT
     | Interpolation.BITEXACT
+)
+# What Pillow's decoders raise on damaged files, and what NumPy and zipfile do.
+_DAMAGED_PICTURE = (
+    UnidentifiedImageError,
+    OSError,
+    SyntaxError,
+    ValueError,
+    EOFError,
+    IndexError,
+    OverflowError,
+    MemoryError,
+    struct.error,
+    zlib.error,
+)
+_DAMAGED_ARRAY = (
+    ValueError,
+    OSError,
+    EOFError,
+    KeyError,
+    SyntaxError,
+    OverflowError,
+    MemoryError,
+    NotImplementedError,
+    RuntimeError,
+    zipfile.BadZipFile,
+    zlib.error,
+    tokenize.TokenError,
+    SafetensorError,
 )
 # Pillow's own limit against decompression bombs; stated here because users meet it.
 MAX_PICTURE_PIXELS = 178_956_970
@@ -71,6 +104,8 @@ def media_kind(path: Path) -> MediaKind:
     pictures = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF8", b"BM", b"II*\x00", b"MM\x00*")
     if head.startswith(pictures) or (head[:4] == b"RIFF" and head[8:12] == b"WEBP"):
         return "image"
+    if path.suffix.lower() == ".safetensors":
+        return "array"
     return "video"
 
 
@@ -113,7 +148,7 @@ def open_picture(path: Path) -> Iterator[Image.Image]:
                 do="Scale it down or cut it into tiles.",
             )
         ) from error
-    except (UnidentifiedImageError, OSError, SyntaxError, ValueError, EOFError) as error:
+    except _DAMAGED_PICTURE as error:
         if isinstance(error, MediaError):
             raise
         raise unreadable(path, error) from error
@@ -187,27 +222,35 @@ def picture_size(path: Path) -> tuple[int, int]:
 
 
 def read_array(path: Path) -> Array:
-    """A ``.npy``, or the only array of a ``.npz``; pickled objects are refused."""
+    """A ``.npy``, or the only array of a ``.npz`` or ``.safetensors``; pickles are refused."""
+    arrays = read_arrays(path)
+    if len(arrays) != 1 and "arr_0" not in arrays:
+        raise MediaError(
+            explain(
+                str(path),
+                expected="one array (or one called arr_0)",
+                got=f"{len(arrays)} ({', '.join(list(arrays)[:4])})",
+                do="Save the one that is meant with numpy.save.",
+            )
+        )
+    return arrays.get("arr_0", next(iter(arrays.values())))
+
+
+def read_arrays(path: Path) -> dict[str, Array]:
+    """All arrays of a ``.npy`` (called arr_0), ``.npz`` or ``.safetensors``, by name.
+
+    Raises:
+        MediaError: Damaged, of another kind, or holding pickled objects, which can run code.
+    """
     try:
+        if path.suffix.lower() == ".safetensors":
+            return dict(load_file(path))
         loaded = np.load(path, allow_pickle=False)
         if isinstance(loaded, np.ndarray):
-            return loaded
+            return {"arr_0": loaded}
         with loaded:
-            names = list(loaded.files)
-            if len(names) != 1 and "arr_0" not in names:
-                raise MediaError(
-                    explain(
-                        str(path),
-                        expected="one array (or one called arr_0)",
-                        got=f"{len(names)} ({', '.join(names[:4])})",
-                        do="Save the one that is meant with numpy.save.",
-                    )
-                )
-            array: Array = loaded["arr_0" if "arr_0" in names else names[0]]
-            return array
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        if isinstance(error, MediaError):
-            raise
+            return {name: loaded[name] for name in loaded.files}
+    except _DAMAGED_ARRAY as error:
         if "pickle" in str(error).lower():
             raise MediaError(
                 explain(
@@ -322,16 +365,17 @@ def _check_whole(path: Path, stream: Any) -> None:
 
 
 def _video_stream(path: Path, container: Any) -> Any:
-    if not container.streams.video:
+    streams = [each for each in container.streams.video if each.codec_context is not None]
+    if not streams:
         raise MediaError(
             explain(
                 str(path),
-                expected="a video stream",
+                expected="a video stream of a known codec",
                 got="a file without one",
                 do="Point at a video, a picture or a folder of pictures.",
             )
         )
-    return container.streams.video[0]
+    return streams[0]
 
 
 def _display_matrix(frame: Any) -> tuple[int, int, int, int] | None:

@@ -169,6 +169,8 @@ class GenerationRequest:
     keep: Path | np.ndarray | Mapping[str, float] | None = None
     num_inference_steps: int | None = None
     guidance_scale: float | None = None
+    strength: float = 1.0
+    step_cache: float = 0.0
     seed: int = 0
     episode: int = 0
     variant: int = 0
@@ -221,6 +223,16 @@ class GenerationRequest:
         if self.guidance_scale is not None:
             scale = _number(self.guidance_scale, "guidance_scale", low=1.0, do="1 turns it off.")
             _set(self, "guidance_scale", scale)
+        strength = _number(
+            self.strength, "strength", low=0.01, high=1.0, do="1 starts from noise alone."
+        )
+        _set(self, "strength", strength)
+        if strength < 1.0 and self.video is None:
+            raise _wrong(
+                "strength", "a video to start from", "none", "Set video, or strength=1.", quote=False
+            )
+        cache = _number(self.step_cache, "step_cache", low=0.0, high=0.99, do="0 turns it off.")
+        _set(self, "step_cache", cache)
         for key in ("seed", "episode", "variant"):
             _set(self, key, _integer(getattr(self, key), key, low=0, high=2**63 - 1))
         if self.max_frames is not None:
@@ -458,7 +470,10 @@ def _resolved(value: Any, base: Path, where: str) -> Path:
 
 
 def _is_there(path: Path) -> bool:
-    return path.exists() or (any(c in path.name for c in "*?[") and path.parent.is_dir())
+    try:
+        return path.exists() or (any(c in path.name for c in "*?[") and path.parent.is_dir())
+    except OSError:  # a name longer than the file system's limit is the name of nothing
+        return False
 
 
 def _prompt_file(path: Path) -> str:

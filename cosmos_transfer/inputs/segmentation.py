@@ -41,7 +41,7 @@ from cosmos_transfer.inputs.media import (
     stream_info,
 )
 from cosmos_transfer.inputs.series import Series, is_pattern, list_series
-from cosmos_transfer.inputs.video import probe_clip
+from cosmos_transfer.inputs.video import no_frames, probe_clip
 from cosmos_transfer.shapes import Size
 
 __all__ = [
@@ -278,14 +278,20 @@ def _id_names(path: Path, table: LabelTable) -> dict[int, str]:
 def _read_series(
     path: Path, series: Series, tables: tuple[LabelTable, ...] | None
 ) -> SegmentationClip:
-    frames = _series_pixels(series.files)
-    first = next(frames)
-    frames = chain([first], frames)
+    first, frames = _first_of(path, _series_pixels(series.files))
     if first.ndim == 2:
         return _read_ids(path, frames, tables)
     if first.ndim == 3 and first.shape[-1] in {3, 4}:
         return _ColorReader(path, tables, lossless=not _is_jpeg(series.files[0])).read(frames)
     raise _not_ids(str(path), first)
+
+
+def _first_of(path: Path, frames: Iterator[Array]) -> tuple[Array, Iterator[Array]]:
+    """The first frame, and all of them again."""
+    first = next(frames, None)
+    if first is None:
+        raise no_frames(path)
+    return first, chain([first], frames)
 
 
 def _is_jpeg(path: Path) -> bool:
@@ -460,8 +466,7 @@ class _ColorReader:
 
     def read(self, frames: Iterator[Array]) -> SegmentationClip:
         """All frames; the first decides how the pixels are meant."""
-        first = next(frames)
-        frames = chain([first], frames)
+        first, frames = _first_of(self.path, frames)
         if self.tables is not None:
             decode = self._id_decoder(first)
             if decode is not None:

@@ -34,8 +34,14 @@ def is_pattern(path: Path) -> bool:
 
 def require_exists(path: Path, *, what: str) -> None:
     """Refuse a path where nothing is, naming the nearest thing that is there."""
-    if path.exists():
-        return
+    try:
+        if path.exists():
+            return
+    except OSError as error:
+        got = (error.strerror or str(error)).lower()
+        raise MediaError(
+            explain(str(path)[:80] + "...", expected=what, got=got, do="Check the path.")
+        ) from error
     folder = path.parent
     do = "Check the spelling, and that relative paths start at the right folder."
     if not folder.is_dir():

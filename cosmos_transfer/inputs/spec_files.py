@@ -75,6 +75,15 @@ def read_spec_file(path: Path) -> tuple[str, list[Mapping[str, Any]]]:
         raise ConfigError(
             explain(str(path), expected="each key once", got=str(error), do="Remove one of them.")
         ) from error
+    except RecursionError as error:
+        raise ConfigError(
+            explain(
+                str(path),
+                expected="requests of plain values",
+                got="brackets nested too deeply",
+                do="Check the brackets; something may have been pasted into something else.",
+            )
+        ) from error
     entries = content if isinstance(content, list) else [content]
     for entry in entries:
         if not isinstance(entry, Mapping):

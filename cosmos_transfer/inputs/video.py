@@ -8,14 +8,13 @@ Frames are ``f h w c`` uint8 sRGB.
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import cv2
 import numpy as np
@@ -23,6 +22,7 @@ from jaxtyping import Int, Num, UInt8
 from PIL import Image
 
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError, explain
+from cosmos_transfer.inputs.json_files import read_json
 from cosmos_transfer.inputs.media import (
     ARRAY_SUFFIXES,
     IMAGE_SUFFIXES,
@@ -285,7 +285,7 @@ def _stack(path: Path, frames: Iterator[Array], size: Size | None) -> Array:
             raise _uneven(path, Size(*shape[:2]), Size(*frame.shape[:2]), len(kept))
         kept.append(frame if size is None else resize_frames(frame[None], size, how="area")[0])
     if not kept:
-        raise _no_frames(path)
+        raise no_frames(path)
     return np.stack(kept)
 
 
@@ -296,7 +296,7 @@ def _same_size(path: Path, sizes: Iterator[Size]) -> Size:
         if size != first:
             raise _uneven(path, first, size, index)
     if first is None:
-        raise _no_frames(path)
+        raise no_frames(path)
     return first
 
 
@@ -311,7 +311,8 @@ def _uneven(path: Path, first: Size, other: Size, index: int) -> ShapeError:
     )
 
 
-def _no_frames(path: Path) -> MediaError:
+def no_frames(path: Path) -> MediaError:
+    """The error for a file from which no frame could be decoded."""
     return MediaError(
         explain(
             str(path),
@@ -335,7 +336,7 @@ def regular_times(
     stream's average rate.
     """
     if not raw:
-        raise _no_frames(path)
+        raise no_frames(path)
     info = stream_info(path)
     average = Fraction(info.average_rate) if info.average_rate else DEFAULT_RATE
     if len(raw) == 1:
@@ -380,8 +381,8 @@ def _folder_clock(
     file = path / TIMES_FILE
     if not file.is_file():
         return None, None
+    told = read_json(file, what="the times of a folder's frames")
     try:
-        told: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         times = tuple(Fraction(t) for t in told["times"])
         rate = Fraction(told["rate"])
     except (ValueError, KeyError, TypeError, ZeroDivisionError) as error:

@@ -117,7 +117,7 @@ def read_record(path: str | Path) -> GenerationRecord:
     path = Path(path)
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         reason = "no such file" if isinstance(error, FileNotFoundError) else str(error)
         raise _not_a_record(path, " ".join(reason.split())) from error
     if not isinstance(content, dict) or content.pop("format", None) != FORMAT:

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from cosmos_transfer.errors import MediaError, explain
-from cosmos_transfer.inputs.simulators.scene import SimulatorScene, first_that_exists, read_json
+from cosmos_transfer.inputs.json_files import read_json
+from cosmos_transfer.inputs.simulators.scene import SimulatorScene, first_that_exists
 
 _SEMANTIC = ("semantic_segmentation", "semantic", "sensor.camera.semantic_segmentation")
 _DEPTH = ("depth", "sensor.camera.depth")

@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from cosmos_transfer.errors import MediaError, explain
-from cosmos_transfer.inputs.simulators.scene import SimulatorScene, first_that_exists, read_json
+from cosmos_transfer.inputs.json_files import read_json
+from cosmos_transfer.inputs.simulators.scene import SimulatorScene, first_that_exists
 
 _RGB = "rgb"
 _PLANAR = "distance_to_image_plane"

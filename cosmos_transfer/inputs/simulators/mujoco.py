@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from cosmos_transfer.errors import MediaError, ShapeError, explain
+from cosmos_transfer.errors import ShapeError, explain
+from cosmos_transfer.inputs.media import read_arrays
 from cosmos_transfer.inputs.simulators.scene import SimulatorScene
 
 GEOM = 5
@@ -92,30 +93,13 @@ def scene_from_arrays(
 
 
 def is_recording(path: Path) -> bool:
-    """Whether a file is a ``.npz`` with the renderer's arrays."""
-    if path.suffix.lower() != ".npz" or not path.is_file():
-        return False
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            return "rgb" in arrays or "segmentation" in arrays
-    except (OSError, ValueError):
-        return False
+    """Whether a file is a ``.npz``, which no other simulator writes."""
+    return path.is_file() and path.suffix.lower() == ".npz"
 
 
 def open_recording(path: Path) -> SimulatorScene:
     """A ``.npz`` with ``rgb``, ``depth``, ``segmentation``, ``names`` by geom id, ``times``."""
-    try:
-        with np.load(path, allow_pickle=False) as arrays:
-            found = {name: arrays[name] for name in arrays.files}
-    except (OSError, ValueError) as error:
-        raise MediaError(
-            explain(
-                str(path),
-                expected="a .npz of plain arrays",
-                got=" ".join(str(error).split()),
-                do="Save it with np.savez(path, rgb=..., depth=..., segmentation=...).",
-            )
-        ) from error
+    found = read_arrays(path)
     names = found.get("names")
     return scene_from_arrays(
         rgb=found.get("rgb"),

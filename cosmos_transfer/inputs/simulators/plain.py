@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 from cosmos_transfer.errors import ConfigError, explain
-from cosmos_transfer.inputs.simulators.scene import SimulatorScene, first_that_exists, read_json
+from cosmos_transfer.inputs.json_files import read_json
+from cosmos_transfer.inputs.simulators.scene import SimulatorScene, first_that_exists
 
 SETTINGS_FILE = "scene.json"
 _ENDINGS = ("", ".mp4", ".mkv", ".npy", ".npz", ".png")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -11,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from cosmos_transfer.errors import MediaError, explain
 from cosmos_transfer.inputs.depth import DepthClip, depth_from_array, read_depth
 from cosmos_transfer.inputs.segmentation import (
     SegmentationClip,
@@ -78,25 +76,6 @@ class SimulatorScene:
                 given["clip"], names=given.get("labels"), where=f"{self.path}, segmentation"
             )
         return read_segmentation(given["path"], labels=given.get("labels"))
-
-
-def read_json(path: Path, *, what: str) -> Any:
-    """Parsed JSON of a recording.
-
-    Raises:
-        MediaError: It cannot be read.
-    """
-    try:
-        return json.loads(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        raise MediaError(
-            explain(
-                str(path),
-                expected=f"{what} in JSON",
-                got=" ".join(str(error).split()),
-                do="Give the file as the simulator wrote it.",
-            )
-        ) from error
 
 
 def first_that_exists(folder: Path, *names: str) -> Path | None:

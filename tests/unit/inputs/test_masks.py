@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from PIL import Image
+from safetensors.numpy import save_file
 
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError
 from cosmos_transfer.inputs.masks import check_not_empty, mask_coverage, read_mask
@@ -163,3 +166,15 @@ def test_the_real_masks_are_read(shared_media):
     assert mask.shape == (81, 480, 832)
     assert (mask.min(), mask.max()) == (0, 1)
     assert 0.6 < mask_coverage(mask) < 0.7
+
+
+def test_a_safetensors_file_is_an_array(tmp_path: Path) -> None:
+    soft = np.linspace(0.0, 1.0, 2 * 4 * 6, dtype=np.float32).reshape(2, 4, 6)
+    save_file({"weights": soft}, tmp_path / "map.safetensors")
+    np.testing.assert_array_equal(read_mask(tmp_path / "map.safetensors"), soft)
+    save_file({"one": soft, "two": soft}, tmp_path / "two.safetensors")
+    with pytest.raises(MediaError, match="one array"):
+        read_mask(tmp_path / "two.safetensors")
+    (tmp_path / "cut.safetensors").write_bytes((tmp_path / "map.safetensors").read_bytes()[:40])
+    with pytest.raises(MediaError, match="read and decoded"):
+        read_mask(tmp_path / "cut.safetensors")

@@ -189,7 +189,6 @@ def test_a_transfer25_spec_is_read_as_it_is():
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("sigma_max", 70),
         ("num_conditional_frames", 0),
         ("context_frame_index", 3),
         ("image_context_path", "style.jpg"),
@@ -218,6 +217,37 @@ def test_a_foreign_key_that_cannot_be_honoured_is_refused_by_name(key, value):
 def test_a_foreign_key_of_a_control_is_refused_by_name(key, advice):
     with pytest.raises(ConfigError, match=rf"control 'seg', {key}: .*{advice}"):
         request(seg={key: "robot"})
+
+
+@pytest.mark.parametrize(
+    ("sigma_max", "strength"), [(80, 1.0), ("80", 1.0), (None, 1.0), (35, 35 / 36), (1.0, 0.5)]
+)
+def test_sigma_max_is_a_ratio_of_noise_to_signal(sigma_max, strength):
+    assert request(sigma_max=sigma_max).strength == pytest.approx(strength)
+
+
+@pytest.mark.parametrize("sigma_max", [0, -1, float("nan"), "many", True])
+def test_a_sigma_max_that_is_no_ratio_is_refused(sigma_max):
+    with pytest.raises(ConfigError, match="sigma_max: expected a number above 0"):
+        request(sigma_max=sigma_max)
+
+
+@pytest.mark.parametrize("strength", [0, 1.5, float("nan"), "half"])
+def test_a_strength_out_of_range_is_refused(strength):
+    with pytest.raises(ConfigError, match=r"strength: expected a number from 0\.01 to 1"):
+        request(strength=strength)
+
+
+def test_starting_from_a_clip_needs_one():
+    with pytest.raises(ConfigError, match="strength: expected a video to start from"):
+        request_from_mapping(
+            {"prompt": "x", "strength": 0.5, "controls": {"depth": {"path": "d.npy"}}}
+        )
+
+
+def test_a_step_cache_out_of_range_is_refused():
+    with pytest.raises(ConfigError, match="step_cache: expected a number from 0"):
+        request(step_cache=1.0)
 
 
 def test_mask_polarity_is_stated():
