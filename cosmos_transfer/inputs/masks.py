@@ -2,13 +2,15 @@
 
 White applies. Grey levels are kept, never thresholded. Alpha is read where it varies within the
 clip (or is 0 throughout), otherwise luma (0.299 R + 0.587 G + 0.114 B); 16-bit pictures are read
-at full depth. A still is one frame, and stands for every frame of a clip.
+at full depth. Arrays are booleans, 0 to 1, 0 to 255 or 0 to 65535; which of them it was stands in
+:attr:`Mask.read_as`. A still is one frame, and stands for every frame of a clip.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -32,36 +34,68 @@ from cosmos_transfer.shapes import Size
 log = logging.getLogger(__name__)
 
 _LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+BINARY_THRESHOLD = 0.5
+"""Where ``binary`` draws the line in a soft mask; the line itself is white."""
+# Fractions above 1 are levels of 255 only where they come near to it: 100 might be percent.
+_LEVELS_ABOVE = 100.0
 _ALPHA_FORMATS = ("rgba", "argb", "bgra", "abgr", "yuva", "gbrap", "ya8", "ya16")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Mask:
+    """Values in [0, 1], and how they were read: ``luma``, ``alpha``, ``0 to 255``, ...; one frame
+    for a still."""
+
+    values: Float32[np.ndarray, "f h w"]
+    read_as: str
+
+
 def read_mask(
-    source: str | Path | np.ndarray, *, invert: bool = False
+    source: str | Path | np.ndarray,
+    *,
+    invert: bool = False,
+    binary: bool = False,
+    where: str = "mask",
 ) -> Float32[np.ndarray, "f h w"]:
+    """The values of :func:`open_mask`."""
+    return open_mask(source, invert=invert, binary=binary, where=where).values
+
+
+def open_mask(
+    source: str | Path | np.ndarray,
+    *,
+    invert: bool = False,
+    binary: bool = False,
+    where: str = "mask",
+) -> Mask:
     """Read a mask from a picture, a video, a folder, an array file, or an array.
 
     Args:
-        source: A path, or an array ``f h w`` (or ``h w``) that is boolean, in [0, 1], or 8-bit or
-            16-bit. Whole-number masks that hold only 0 and 1 are taken as off and on.
+        source: A path, or an array ``f h w`` (or ``h w``): booleans, fractions in [0, 1], 8-bit or
+            16-bit numbers, or other numbers from 0 to 255. Whole-number masks that hold only 0
+            and 1 are taken as off and on.
         invert: Black applies instead of white.
-
-    Returns:
-        Values in [0, 1]; one frame for a still.
+        binary: Grey from :data:`BINARY_THRESHOLD` on becomes white, below it black; before
+            ``invert``.
+        where: What errors call an array.
 
     Raises:
         ConfigError: Values outside [0, 1] or not finite, or a file that could run code.
         MediaError: The file is missing or cannot be decoded.
         ShapeError: The array is not ``f h w``, or frames differ in size.
     """
-    if isinstance(source, np.ndarray):
-        mask = mask_from_array(source, where="mask")
-    else:
-        mask = _read(Path(source))
-    return np.float32(1.0) - mask if invert else mask
+    mask = _from_array(source, where) if isinstance(source, np.ndarray) else _read(Path(source))
+    values, said = mask.values, [mask.read_as]
+    if binary:
+        values = (values >= BINARY_THRESHOLD).astype(np.float32)
+        said.append(f"white from {BINARY_THRESHOLD:g} on")
+    if invert:
+        values = np.float32(1.0) - values
+        said.append("inverted")
+    return replace(mask, values=values, read_as=", ".join(said))
 
 
-def mask_from_array(array: Array, *, where: str) -> Float32[np.ndarray, "f h w"]:
-    """The same for an array in memory."""
+def _from_array(array: Array, where: str) -> Mask:
     if array.ndim == 4 and array.shape[-1] == 1:
         array = array[..., 0]
     if array.ndim == 4 and array.shape[-1] in {3, 4} and array.dtype == np.uint8:
@@ -106,19 +140,19 @@ def check_not_empty(mask: Float[np.ndarray, "f h w"], *, where: str, allow_empty
 _Layers = tuple[Array, Array | None]
 
 
-def _read(path: Path) -> Float32[np.ndarray, "f h w"]:
+def _read(path: Path) -> Mask:
     if path.suffix.lower() in {".pt", ".pth", ".pkl", ".pickle"}:
         raise ConfigError(
             explain(
                 str(path),
-                expected="a picture, a video, a folder, .npy or .npz",
+                expected="a picture, a video, a folder, .npy, .npz or .safetensors",
                 got=f"{path.suffix}, which can run code when opened",
                 do="Save it with numpy.save.",
             )
         )
     kind = media_kind(path)
     if kind == "array":
-        return mask_from_array(read_array(path), where=str(path))
+        return _from_array(read_array(path), str(path))
     if kind == "video":
         info = stream_info(path)
         wanted = "rgba" if info.pixel_format.startswith(_ALPHA_FORMATS) else "rgb24"
@@ -140,9 +174,7 @@ def _video_pixels(path: Path, wanted: str) -> Iterator[Array]:
 def _file_layers(file: Path) -> Iterator[_Layers]:
     """The one frame of a file in a folder."""
     if file.suffix.lower() in ARRAY_SUFFIXES:
-        frames: list[_Layers] = [
-            (m, None) for m in mask_from_array(read_array(file), where=str(file))
-        ]
+        frames: list[_Layers] = [(m, None) for m in _from_array(read_array(file), str(file)).values]
     else:
         frames = list(_picture_layers(file))
     if len(frames) != 1:
@@ -156,7 +188,7 @@ def _picture_layers(path: Path) -> Iterator[_Layers]:
     """A still at full depth, or each frame of an animation."""
     pixels = read_picture(path)
     if pixels.ndim == 2 and pixels.dtype in (np.uint16, np.float32, np.int32):
-        yield _scaled(pixels[None], where=str(path))[0], None
+        yield _scaled(pixels[None], where=str(path)).values[0], None
         return
     for frame, _ in picture_frames(path, "RGBA"):
         yield _layers(frame)
@@ -178,7 +210,7 @@ def _layers(pixels: Array) -> _Layers:
     return luma, pixels[..., 3].astype(np.float32) / top
 
 
-def _stack(where: str, frames: Iterator[_Layers]) -> Float32[np.ndarray, "f h w"]:
+def _stack(where: str, frames: Iterator[_Layers]) -> Mask:
     lumas: list[Array] = []
     alphas: list[Array | None] = []
     for luma, alpha in frames:
@@ -201,40 +233,50 @@ def _stack(where: str, frames: Iterator[_Layers]) -> Float32[np.ndarray, "f h w"
         opaque = np.ones_like(lumas[0])
         mask = np.stack([opaque if alpha is None else alpha for alpha in alphas])
         if mask.min() != mask.max() or not mask.any():
-            return mask
+            return Mask(values=mask, read_as="alpha")
     return _zero_and_one(np.stack(lumas), where)
 
 
-def _zero_and_one(mask: Float32[np.ndarray, "f h w"], where: str) -> Float32[np.ndarray, "f h w"]:
+def _zero_and_one(mask: Float32[np.ndarray, "f h w"], where: str) -> Mask:
     """Files that say 1 (of 255) for on: brought to 1."""
     top = np.float32(1 / 255)
     if mask.max() == top and len(np.unique(mask)) <= 2 and not mask.min():
         log.warning("%s: holds only 0 and 1 of 255; taken as off and on", where)
-        return mask * np.float32(255)
-    return mask
+        return Mask(values=mask * np.float32(255), read_as="off and on")
+    return Mask(values=mask, read_as="luma")
 
 
-def _scaled(array: Array, *, where: str) -> Float32[np.ndarray, "f h w"]:
+def _scaled(array: Array, *, where: str) -> Mask:
     """Booleans, whole numbers or fractions to [0, 1]."""
     if array.dtype == np.bool_:
-        return array.astype(np.float32)
+        return Mask(values=array.astype(np.float32), read_as="off and on")
     if array.dtype.kind in "iu":
         low, high = int(array.min()), int(array.max())
         if low >= 0 and high <= 1:
-            return array.astype(np.float32)
+            return Mask(values=array.astype(np.float32), read_as="off and on")
         if array.dtype in (np.uint8, np.uint16):
-            top = np.iinfo(array.dtype).max
-            return (array.astype(np.float64) / top).astype(np.float32)
+            return _levels(array, int(np.iinfo(array.dtype).max))
+        if low >= 0 and high <= 255:
+            return _levels(array, 255)
         raise _out_of_range(where, float(low), float(high))
     if array.dtype.kind != "f":
         raise ShapeError(
             explain(where, expected="numbers", got=str(array.dtype), do="Save it as float32.")
         )
     low_f, high_f = float(array.min()), float(array.max())
-    # NaN fails both comparisons.
-    if not (low_f >= 0.0 and high_f <= 1.0):
-        raise _out_of_range(where, low_f, high_f)
-    return array.astype(np.float32)
+    # NaN fails every comparison.
+    if low_f >= 0.0 and high_f <= 1.0:
+        return Mask(values=array.astype(np.float32), read_as="0 to 1")
+    if low_f >= 0.0 and _LEVELS_ABOVE < high_f <= 255.0 and np.median(array[array > 0]) > 1.0:
+        log.warning("%s: holds %g to %g; taken as 0 to 255", where, low_f, high_f)
+        return _levels(array, 255)
+    raise _out_of_range(where, low_f, high_f)
+
+
+def _levels(array: Array, top: int) -> Mask:
+    """Levels from 0 to ``top`` as fractions."""
+    values = (array.astype(np.float64) / top).astype(np.float32)
+    return Mask(values=values, read_as=f"0 to {top}")
 
 
 def _out_of_range(where: str, low: float, high: float) -> ConfigError:

@@ -25,12 +25,7 @@ from cosmos_transfer.errors import (
 )
 from cosmos_transfer.inputs.class_rules import resolve_class_rule
 from cosmos_transfer.inputs.depth import depth_from_array, read_depth
-from cosmos_transfer.inputs.masks import (
-    check_not_empty,
-    mask_coverage,
-    mask_from_array,
-    read_mask,
-)
+from cosmos_transfer.inputs.masks import check_not_empty, mask_coverage, open_mask
 from cosmos_transfer.inputs.media import media_kind
 from cosmos_transfer.inputs.request import (
     CONTROL_NAMES,
@@ -38,6 +33,7 @@ from cosmos_transfer.inputs.request import (
     GenerationRequest,
 )
 from cosmos_transfer.inputs.segmentation import probe_segmentation, read_segmentation
+from cosmos_transfer.inputs.series import is_pattern
 from cosmos_transfer.inputs.video import (
     DEFAULT_RATE,
     ClipInfo,
@@ -356,11 +352,7 @@ def _check_maps(control: ControlRequest) -> list[CheckedInput]:
         if not isinstance(source, Path | np.ndarray):
             continue
         where = f"control '{control.name}', {key}"
-        invert = control.invert and key == "mask"
-        if isinstance(source, np.ndarray):
-            values = mask_from_array(source, where=where)
-            values = np.float32(1) - values if invert else values
-        elif key == "weight" and not source.exists():
+        if key == "weight" and isinstance(source, Path) and _is_missing(source):
             raise ConfigError(
                 explain(
                     where,
@@ -369,8 +361,14 @@ def _check_maps(control: ControlRequest) -> list[CheckedInput]:
                     do="Check the number, or the path.",
                 )
             )
-        else:
-            values = read_mask(source, invert=invert)
+        is_mask = key == "mask"
+        mask = open_mask(
+            source,
+            invert=is_mask and control.invert,
+            binary=is_mask and control.binary,
+            where=where,
+        )
+        values = mask.values
         check_not_empty(values, where=where, allow_empty=control.allow_empty)
         found.append(
             CheckedInput(
@@ -378,10 +376,15 @@ def _check_maps(control: ControlRequest) -> list[CheckedInput]:
                 path=source if isinstance(source, Path) else None,
                 num_frames=len(values),
                 size=Size(*values.shape[1:]),
-                note=f"covers {mask_coverage(values):.1%} of the clip" if key == "mask" else "",
+                note=f"{'covers' if is_mask else 'mean'} {mask_coverage(values):.1%}"
+                f"{' of the clip' if is_mask else ''}, read as {mask.read_as}",
             )
         )
     return found
+
+
+def _is_missing(path: Path) -> bool:
+    return not path.exists() and not is_pattern(path)
 
 
 def _check_keep(request: GenerationRequest) -> list[CheckedInput]:
@@ -389,9 +392,8 @@ def _check_keep(request: GenerationRequest) -> list[CheckedInput]:
     keep = request.keep
     if not isinstance(keep, Path | np.ndarray):
         return []
-    values = (
-        mask_from_array(keep, where="keep") if isinstance(keep, np.ndarray) else read_mask(keep)
-    )
+    mask = open_mask(keep, where="keep")
+    values = mask.values
     check_not_empty(values, where="keep", allow_empty=False)
     return [
         CheckedInput(
@@ -399,7 +401,7 @@ def _check_keep(request: GenerationRequest) -> list[CheckedInput]:
             path=keep if isinstance(keep, Path) else None,
             num_frames=len(values),
             size=Size(*values.shape[1:]),
-            note=f"keeps {mask_coverage(values):.1%} of the clip",
+            note=f"keeps {mask_coverage(values):.1%} of the clip, read as {mask.read_as}",
         )
     ]
 

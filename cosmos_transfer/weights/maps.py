@@ -33,9 +33,6 @@ from cosmos_transfer.inputs.segmentation import SegmentationClip
 from cosmos_transfer.inputs.video import match_length
 from cosmos_transfer.shapes import Size, reflected_indices
 
-BINARY_THRESHOLD = 0.5
-"""Where ``binary`` draws the line in a soft mask; the line itself is white."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightMaps:
@@ -132,9 +129,12 @@ def build_weight_maps(
         fit = _Fit(f"control '{control.name}'", num_frames, size, length_policy)
         row[:] = _base_weight(control, fit, segmentation)
         if control.mask is not None:
-            mask = read_mask(control.mask, invert=control.invert)
-            if control.binary:
-                mask = (mask >= BINARY_THRESHOLD).astype(np.float32)
+            mask = read_mask(
+                control.mask,
+                invert=control.invert,
+                binary=control.binary,
+                where=f"{fit.where}, mask",
+            )
             check_not_empty(mask, where=f"{fit.where}, mask", allow_empty=control.allow_empty)
             row *= fit(mask, "mask")
         elif control.invert:
@@ -178,7 +178,7 @@ def build_keep_mask(
     fit = _Fit("keep", num_frames, size, length_policy)
     if isinstance(keep, Mapping):
         return _class_weight("keep", keep, fit, segmentation, allow_empty=False)
-    values = read_mask(keep)
+    values = read_mask(keep, where="keep")
     check_not_empty(values, where="keep", allow_empty=False)
     return fit(values, "mask")
 
@@ -215,7 +215,7 @@ def _base_weight(
             f"{fit.where}, weight", weight, fit, segmentation, allow_empty=control.allow_empty
         )
     if isinstance(weight, str | Path) or (isinstance(weight, np.ndarray) and weight.ndim > 0):
-        values = read_mask(weight)
+        values = read_mask(weight, where=f"{fit.where}, weight")
         check_not_empty(values, where=f"{fit.where}, weight", allow_empty=control.allow_empty)
         return fit(values, "weight")
     number = np.float32(weight)

@@ -8,7 +8,7 @@ from PIL import Image
 from safetensors.numpy import save_file
 
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError
-from cosmos_transfer.inputs.masks import check_not_empty, mask_coverage, read_mask
+from cosmos_transfer.inputs.masks import check_not_empty, mask_coverage, open_mask, read_mask
 from tests.unit.inputs.media_files import numbered_frames, write_pictures, write_video
 
 
@@ -124,13 +124,53 @@ def test_a_gif_is_a_moving_mask(tmp_path):
     assert len(read_mask(tmp_path / "m.gif")) == 3
 
 
+@pytest.mark.parametrize(
+    ("array", "read_as"),
+    [
+        (np.array([[False, True]]), "off and on"),
+        (np.array([[0.0, 0.5]], np.float32), "0 to 1"),
+        (np.array([[0, 128]], np.uint8), "0 to 255"),
+        (np.array([[0, 300]], np.uint16), "0 to 65535"),
+        (np.array([[0, 128]], np.int32), "0 to 255"),
+        (np.array([[0.0, 127.5, 255.0]], np.float32), "0 to 255"),
+    ],
+    ids=["bool", "fractions", "uint8", "uint16", "int32", "levels as floats"],
+)
+def test_the_range_of_an_array_is_found_and_said(array, read_as):
+    mask = open_mask(array)
+    assert mask.read_as == read_as
+    top = {"off and on": 1, "0 to 1": 1, "0 to 255": 255, "0 to 65535": 65535}[read_as]
+    np.testing.assert_array_equal(mask.values, np.float32(array[None] / top))
+
+
+def test_pictures_say_whether_luma_or_alpha_was_read(tmp_path):
+    rgba = np.full((6, 8, 4), 255, np.uint8)
+    assert open_mask(saved(tmp_path, rgba)).read_as == "luma"
+    rgba[:, 2:, 3] = 0
+    assert open_mask(saved(tmp_path, rgba)).read_as == "alpha"
+
+
+def test_binary_makes_grey_black_or_white_before_it_is_turned_round():
+    soft = np.array([[0.0, 0.49, 0.5, 1.0]], np.float32)
+    assert read_mask(soft, binary=True).tolist() == [[[0, 0, 1, 1]]]
+    turned = open_mask(soft, binary=True, invert=True)
+    assert turned.values.tolist() == [[[1, 1, 0, 0]]]
+    assert turned.read_as == "0 to 1, white from 0.5 on, inverted"
+
+
 # ------------------------------------------------------------------------- what is refused
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -0.1, 1.5, 200.0])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -0.1, 1.5, 200.0, 256.0])
 def test_values_outside_the_range_are_refused(bad):
     mask = np.full((4, 4), 0.5, np.float32)
     mask[1, 1] = bad
     with pytest.raises(ConfigError, match=r"finite values in \[0, 1\]"):
         read_mask(mask)
+
+
+@pytest.mark.parametrize("top", [2.0, 100.0])
+def test_levels_that_may_be_percent_are_refused(top):
+    with pytest.raises(ConfigError, match=r"finite values in \[0, 1\]"):
+        read_mask(np.full((4, 4), top, np.float32))
 
 
 def test_whole_numbers_without_a_scale_are_refused():
