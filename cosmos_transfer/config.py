@@ -26,13 +26,18 @@ class ControlSettings:
     steps: Any = None  # [first, last]: shares of the denoising steps between which it acts
     ramp: Any = None  # [first, last]: factors of the weight over the clip
     preset: str | None = None  # edge, vis: very_low, low, medium, high, very_high
-    unit: str | None = None  # depth: m, mm, kitti256, tum5000, carla24, mujoco01, relative
+    unit: str | None = (
+        None  # depth: m, mm, kitti256, tum5000, carla24, mujoco01, lerobot12, relative
+    )
     kind: str | None = None  # depth: planar or ray
     invalid: Any = None  # depth: values that mean no reading
     near: float | None = None  # depth: metres
     far: float | None = None  # depth: metres
     direction: str | None = None  # depth, unit relative: near_bright or near_dark
     intrinsics: Any = None  # depth, kind ray: [fx, fy, cx, cy] in pixels
+    channel_order: str | None = None  # depth, unit carla24: rgb or bgr
+    extent: float | None = None  # depth, unit mujoco01: model.stat.extent, near and far count in it
+    flip_vertical: bool | None = None  # the rows run from the bottom up
     labels: str | None = None  # seg: file with the table of class names
 
     def given(self) -> dict[str, Any]:
@@ -62,6 +67,7 @@ class ModelSettings:
 
     checkpoint: str = "embedded"  # a name, or a folder in diffusers' layout
     device: str = "auto"  # auto: cuda where there is one, else cpu
+    guardrail: str = "auto"  # auto: on for NVIDIA's checkpoints; on, off
     dtype: str = "auto"  # auto: float32 on a CPU, bfloat16 on CUDA; or float32, bfloat16, float16
 
     def __post_init__(self) -> None:
@@ -106,6 +112,8 @@ class GenerateSettings:
     keep: Any = None  # mask, or {class: number}: the region of the input that stays
     num_inference_steps: int | None = None
     guidance_scale: float | None = None  # 1 = off
+    strength: float = 1.0  # below 1: start from the clip, this far towards noise
+    step_cache: float = 0.0  # reuse the network's output below this change; 0.05 is a good one
     seed: int = 0
     episode: int = 0
     variant: int = 0

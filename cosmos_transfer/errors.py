@@ -34,6 +34,10 @@ class NumericsError(TransferError, ArithmeticError):
     """NaN or infinity where the pipeline needs finite numbers."""
 
 
+class GuardrailError(TransferError):
+    """A prompt or frames that the guardrail refuses, or a guardrail that cannot look."""
+
+
 def explain(where: str, *, expected: str, got: str, do: str) -> str:
     """One line: where it happened, what was expected, what came, what to do about it."""
     return f"{where}: expected {expected}, got {got}. {do}"

@@ -32,6 +32,8 @@ from cosmos_transfer.diffusion.noise import chunk_noise
 from cosmos_transfer.diffusion.noise_schedule import checkpoint_sigmas
 from cosmos_transfer.diffusion.phases import Phased, plan_phases
 from cosmos_transfer.diffusion.samplers import get_sampler
+from cosmos_transfer.diffusion.start import start_latents
+from cosmos_transfer.diffusion.step_cache import StepCache
 from cosmos_transfer.errors import ConfigError, NumericsError, explain
 from cosmos_transfer.inputs.request import (
     CONTROL_NAMES,
@@ -49,8 +51,9 @@ from cosmos_transfer.inputs.video import (
 )
 from cosmos_transfer.long_video.plan import Chunk, plan_chunks
 from cosmos_transfer.long_video.stitch import stitch
-from cosmos_transfer.model.checkpoint import Checkpoint, load_checkpoint
+from cosmos_transfer.model.checkpoint import Checkpoint, checkpoint_info, load_checkpoint
 from cosmos_transfer.model.controlled_decoder import decode_controlled
+from cosmos_transfer.model.guardrail import Guardrail, choose_guardrail
 from cosmos_transfer.outputs.keep import keep_region, kept_metrics
 from cosmos_transfer.outputs.record import GenerationRecord, weight_summary, write_record
 from cosmos_transfer.outputs.writer import write_clip
@@ -116,6 +119,7 @@ class _Conditions:
     maps: WeightMaps
     working_size: Size
     padded_size: Size
+    clip: UInt8[np.ndarray, "f h w 3"] | None = None  # what sampling starts from, below strength 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -136,11 +140,13 @@ class TransferPipeline:
         device: torch.device,
         show_progress: bool = True,
         estimators: Mapping[str, Any] | None = None,
+        guardrail: Guardrail | None = None,
     ) -> None:
         self.checkpoint = checkpoint
         self.device = device
         self.show_progress = show_progress
         self.estimators = estimators
+        self.guardrail = guardrail
 
     @classmethod
     def from_pretrained(
@@ -152,6 +158,7 @@ class TransferPipeline:
         show_progress: bool = True,
         estimators: Mapping[str, Any] | None = None,
         local_files_only: bool = False,
+        guardrail: str = "auto",
     ) -> TransferPipeline:
         """Load a checkpoint.
 
@@ -163,19 +170,30 @@ class TransferPipeline:
             estimators: What finds depth or seg in RGB, by control name; see
                 :mod:`cosmos_transfer.controls.registry`.
             local_files_only: Ask no hub.
+            guardrail: ``auto`` (on for NVIDIA's checkpoints, as their licence asks), ``on`` or
+                ``off``; see :mod:`cosmos_transfer.model.guardrail`.
 
         Raises:
+            GuardrailError: The guardrail is to be on and is not there.
             CheckpointError: The checkpoint is missing, damaged, or of another architecture.
             ConfigError: A device or dtype that is not there.
         """
-        place = _device(device)
+        place, computes_in = _device(device), _dtype(dtype)
+        info = checkpoint_info(name_or_path, local_files_only=local_files_only)
+        guard = choose_guardrail(guardrail, is_published=info.is_published, device=str(place))
         checkpoint = load_checkpoint(
             name_or_path,
             device=place,
-            dtype=_dtype(dtype),
+            dtype=computes_in,
             local_files_only=local_files_only,
         )
-        return cls(checkpoint, device=place, show_progress=show_progress, estimators=estimators)
+        return cls(
+            checkpoint,
+            device=place,
+            show_progress=show_progress,
+            estimators=estimators,
+            guardrail=guard,
+        )
 
     def __call__(
         self,
@@ -212,6 +230,9 @@ class TransferPipeline:
         """Make the clip of a request that was checked."""
         request, info = checked.request, self.checkpoint.info
         clock = _Clock()
+        if self.guardrail is not None:
+            with clock("guardrail"):
+                self.guardrail.check_prompt(request.prompt)
         with clock("read"):
             conditions = self._read(checked)
         with clock("text"):
@@ -226,7 +247,13 @@ class TransferPipeline:
         )
         steps = request.num_inference_steps or info.num_inference_steps
         guidance = info.guidance_scale if request.guidance_scale is None else request.guidance_scale
-        sigmas = checkpoint_sigmas(steps, shift=info.shift, karras=info.karras)
+        sigmas = checkpoint_sigmas(
+            steps,
+            shift=info.shift,
+            karras=info.karras,
+            start=min(request.strength, info.first_sigma),
+        )
+        caches: list[StepCache] = []
         sample = get_sampler(info.sampler)
         phases = plan_phases(conditions.steps, steps)
 
@@ -247,11 +274,19 @@ class TransferPipeline:
                                 conditions, chunk, request.weight_rule, phase.acts
                             )
                         acting = _acting(conditions.controls, weights_now, control_latents)
-                        one = self._denoiser(text, negative, acting, inherited, guidance)
+                        one = self._denoiser(
+                            text, negative, acting, inherited, guidance, request.step_cache, caches
+                        )
                         denoisers.append((float(sigmas[phase.last]), one))
                     denoiser = denoisers[0][1] if len(phases) == 1 else Phased(tuple(denoisers))
                     noise = self._noise(checked, chunk, conditions.padded_size)
-                    latents = sample(denoiser, noise, sigmas, on_step=on_step)
+                    begin = start_latents(
+                        noise,
+                        sigmas[0],
+                        clip=self._encode_clip(conditions, chunk),
+                        scale_noise=info.sigma_data is not None,
+                    )
+                    latents = sample(denoiser, begin, sigmas, on_step=on_step)
                 _check_finite(latents, chunk)
                 with clock("decode"):
                     # What acts in the last steps decides what it looks like, here as there.
@@ -263,13 +298,16 @@ class TransferPipeline:
         if request.keep is not None:
             with clock("keep"):
                 frames, metrics["kept_region"] = _keep_region(checked, frames)
+        if self.guardrail is not None:
+            with clock("guardrail"):
+                frames = self.guardrail.check_frames(frames)
         return GeneratedClip(
             frames=frames,
             times=checked.times,
             rate=checked.rate,
             is_still=checked.is_still,
             record=self._record(
-                checked, conditions, plan, weights, steps, guidance, clock, metrics
+                checked, conditions, plan, weights, steps, guidance, clock, metrics, caches
             ),
         )
 
@@ -309,6 +347,7 @@ class TransferPipeline:
             maps=maps.padded_to(padded),
             working_size=size,
             padded_size=padded,
+            clip=None if clip is None or request.strength >= 1.0 else _pad(clip.frames, padded),
         )
 
     def _encode_prompts(self, prompt: str, negative: str) -> tuple[Tensor, Tensor]:
@@ -351,6 +390,15 @@ class TransferPipeline:
             if bool(weight.any())
         }
 
+    def _encode_clip(
+        self, conditions: _Conditions, chunk: Chunk
+    ) -> Float[Tensor, "1 c t hz wz"] | None:
+        """Clean latents of the input, where sampling is to start from it."""
+        if conditions.clip is None:
+            return None
+        video = _to_video(conditions.clip[list(chunk.frame_indices)])
+        return self.checkpoint.autoencoder.encode(video.to(self.device))
+
     def _encode_inherited(
         self, pieces: list[UInt8[np.ndarray, "_ h w 3"]], chunk: Chunk
     ) -> tuple[Tensor, int] | None:
@@ -370,13 +418,20 @@ class TransferPipeline:
         acting: _Acting,
         inherited: tuple[Tensor, int] | None,
         guidance_scale: float,
+        step_cache: float,
+        caches: list[StepCache],
     ) -> Denoiser:
-        conditioned_on = self.checkpoint.model.conditioned_on
-        conditional = conditioned_on(text, acting.latents, acting.weights, inherited)
-        unconditional = None
-        if guidance_scale != 1.0:
-            unconditional = conditioned_on(negative, acting.latents, acting.weights, inherited)
-        return Guided(conditional, unconditional, guidance_scale)
+        prompts = [text] if guidance_scale == 1.0 else [text, negative]
+        passes: list[Denoiser] = []
+        for tokens in prompts:
+            one: Denoiser = self.checkpoint.model.conditioned_on(
+                tokens, acting.latents, acting.weights, inherited
+            )
+            if step_cache > 0.0:  # each pass remembers for itself
+                one = StepCache(one, step_cache)
+                caches.append(one)
+            passes.append(one)
+        return Guided(passes[0], passes[1] if len(passes) > 1 else None, guidance_scale)
 
     def _noise(
         self, checked: CheckedRequest, chunk: Chunk, size: Size
@@ -424,6 +479,7 @@ class TransferPipeline:
         guidance_scale: float,
         clock: _Clock,
         metrics: Mapping[str, Any],
+        caches: Sequence[StepCache] = (),
     ) -> GenerationRecord:
         info, request = self.checkpoint.info, checked.request
         resolved = replace(
@@ -433,6 +489,18 @@ class TransferPipeline:
         notes = [*checked.warnings]
         notes += [f"{each.name}: {note}" for each in conditions.controls for note in each.notes]
         notes += self._words_left_out(request)
+        if caches:
+            run, asked = (
+                sum(each.num_evaluations for each in caches),
+                sum(each.num_calls for each in caches),
+            )
+            notes.append(
+                f"step cache {request.step_cache:g}: the network ran {run} of {asked} times"
+            )
+        if self.guardrail is not None:
+            notes.append(f"guardrail: {self.guardrail.name}")
+        elif info.is_published:
+            notes.append("guardrail: switched off, which the checkpoint's licence may not allow")
         return GenerationRecord(
             request=request_to_mapping(resolved),
             checkpoint={"id": info.id, "sha256": dict(info.sha256)},

@@ -48,11 +48,16 @@ what steers (NAME is edge, depth, seg or vis; blur is another word for vis):
 
 how it is made (unset: the checkpoint's own):
   num_inference_steps=N  guidance_scale=G (1 = off)  seed=N  episode=N  variant=N
+  strength=S                 below 1: start from the clip, this far towards noise (Transfer1's
+                             sigma_max as a ratio r is r / (1 + r))
+  step_cache=T               reuse the network's output while its input moves less than T (0.05);
+                             0, the default, never does
   variants=N                 N clips of the same request, differing in their noise
   resolution=native|input|N  working size: the checkpoint's, the input's, or N pixels short side
   length_policy=refuse|trim|hold|loop    where a control is shorter or longer than the video
   max_frames=N  rate=FPS
   model.checkpoint=NAME|FOLDER  model.device=auto|cpu|cuda  model.dtype=auto|float32|bfloat16
+  model.guardrail=auto|on|off    auto: on for NVIDIA's checkpoints, as their licence asks
 
 what comes out:
   output.dir=FOLDER          unset: outputs/generate/<date>/<time>
@@ -184,7 +189,10 @@ def generate_all(
 
     dtype = None if settings.model.dtype == "auto" else settings.model.dtype
     pipeline = TransferPipeline.from_pretrained(
-        settings.model.checkpoint, device=settings.model.device, dtype=dtype
+        settings.model.checkpoint,
+        device=settings.model.device,
+        dtype=dtype,
+        guardrail=settings.model.guardrail,
     )
     made: list[Made] = []
     for name, each in ready:

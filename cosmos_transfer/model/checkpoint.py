@@ -15,6 +15,11 @@ diffusers' layout
     nets of Cosmos-Transfer2.5 on branches of the hub instead; they are found there. Their
     ``blur`` is our ``vis``.
 
+NVIDIA's own files
+    Cosmos-Transfer2.5: ``general/<control>/*.pt`` or ``<control>/*.pt``, each the base and one
+    branch. Cosmos-Transfer1: ``base_model.pt`` and ``<control>_control.pt``. Beside them, in
+    diffusers' layout: ``vae/``, ``text_encoder/`` and ``tokenizer/``.
+
 Describing needs no torch, and importing this module loads none; :func:`load_checkpoint`,
 :func:`save_embedded` and their types live in ``checkpoint_parts`` and are fetched when used.
 """
@@ -72,17 +77,30 @@ PUBLISHED_STEPS = 36
 PUBLISHED_GUIDANCE_SCALE = 4.0
 PUBLISHED_KARRAS = (200.0, 0.01)
 
+# NVIDIA's own sampler for 2.5 begins at 999 of its 1000 training steps, before the shift of 5.
+TRANSFER2_5_FIRST_SIGMA = 5.0 * 0.999 / (1.0 + 4.0 * 0.999)
+# The files NVIDIA loads by default, where a folder holds more than one generation of them.
+PUBLISHED_FILES = (
+    "61f5694b-0ad5-4ecd-8ad7-c8545627d125_ema_bf16.pt",
+    "626e6618-bfcd-4d9a-a077-1409e2ce353f_ema_bf16.pt",
+    "ba2f44f2-c726-4fe7-949f-597069d9b91c_ema_bf16.pt",
+    "5136ef49-6d8d-42e8-8abf-7dac722a304a_ema_bf16.pt",
+)
+TRANSFER1_FILES = {"4kupscaler_control": "upscale"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckpointInfo:
     """The facts that planning and validating need, before any weight is read.
 
     ``location`` is a folder or a hub id. ``karras`` holds the largest and smallest ratio of noise
-    to signal where the noise schedule is Karras'; otherwise it is the flow's, moved by ``shift``.
+    to signal where the noise schedule is Karras'; otherwise it is the flow's, moved by ``shift``
+    and beginning at ``first_sigma``. ``sigma_data`` is set for a checkpoint trained as an EDM
+    denoiser. ``is_published`` marks NVIDIA's weights, whose licence asks for a guardrail.
     """
 
     id: str
-    layout: str  # "embedded" or "diffusers"
+    layout: str  # "embedded", "diffusers", "native-2.5" or "native-1"
     location: str
     native_size: Size
     native_frames: int
@@ -98,6 +116,9 @@ class CheckpointInfo:
     sampler: str
     controls: tuple[str, ...]
     sha256: Mapping[str, str] = field(default_factory=dict)
+    first_sigma: float = 1.0
+    sigma_data: float | None = None
+    is_published: bool = False
 
     @property
     def spatial_multiple(self) -> int:
@@ -119,6 +140,8 @@ def checkpoint_info(name_or_path: str | Path, *, local_files_only: bool = False)
     index = source.read_json(INDEX, required=False)
     if index is not None and "_class_name" not in index:
         return _from_our_index(index, source)
+    if index is None and (files := native_files(source.folder)) is not None:
+        return _from_native(files, source)
     return _from_diffusers(index or {}, source)
 
 
@@ -269,6 +292,79 @@ def in_order(controls: Mapping[str, Any] | tuple[str, ...]) -> tuple[str, ...]:
     return (*known, *sorted(name for name in controls if name not in CONTROLS))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NativeFiles:
+    """NVIDIA's own files in a folder. The base of Transfer2.5 stands in every control's file."""
+
+    family: str  # "2.5" or "1"
+    base: Path
+    controls: Mapping[str, Path]
+
+
+def native_files(folder: Path | None) -> NativeFiles | None:
+    """Find NVIDIA's own files; None where a folder has none of them.
+
+    Raises:
+        CheckpointError: Several files where one is expected.
+    """
+    if folder is None:
+        return None
+    if (folder / "base_model.pt").is_file():
+        found = {
+            TRANSFER1_FILES.get(path.stem, path.stem.removesuffix("_control")): path
+            for path in sorted(folder.glob("*_control.pt"))
+        }
+        controls = {name: found[name] for name in in_order(found)}
+        return NativeFiles(family="1", base=folder / "base_model.pt", controls=controls)
+    found = {}
+    for inner in (folder / "general", folder):
+        for name in (*CONTROLS, *ALIASES):
+            files = sorted((inner / name).glob("*.pt"))
+            published = [path for path in files if path.name in PUBLISHED_FILES]
+            files = published if len(files) > 1 and published else files
+            if len(files) > 1:
+                raise CheckpointError(
+                    explain(
+                        f"checkpoint {folder}",
+                        expected=f"one .pt file in {name}/",
+                        got=", ".join(path.name for path in files),
+                        do="Move the others elsewhere.",
+                    )
+                )
+            if files:
+                found.setdefault(ALIASES.get(name, name), files[0])
+    if not found:
+        return None
+    controls = {name: found[name] for name in in_order(found)}
+    return NativeFiles(family="2.5", base=next(iter(controls.values())), controls=controls)
+
+
+def _from_native(files: NativeFiles, source: CheckpointSource) -> CheckpointInfo:
+    is_first = files.family == "1"
+    return CheckpointInfo(
+        id=Path(source.location).resolve().name,
+        layout=f"native-{files.family}",
+        location=source.location,
+        native_size=PUBLISHED_SIZE,
+        native_frames=121 if is_first else PUBLISHED_FRAMES,
+        strides=Strides(time=8 if is_first else 4, space=8),
+        patch=(1, 2, 2),
+        latent_channels=16,
+        timestep_scale=1.0,
+        # Transfer1 runs 35 steps and a last call of the network, which is a step here.
+        num_inference_steps=36 if is_first else 35,
+        # Their guidance of 7 and 3.
+        guidance_scale=8.0 if is_first else PUBLISHED_GUIDANCE_SCALE,
+        shift=1.0 if is_first else 5.0,
+        karras=(80.0, 0.002) if is_first else None,
+        sampler="res2ab" if is_first else "unipc",
+        controls=tuple(files.controls),
+        first_sigma=1.0 if is_first else TRANSFER2_5_FIRST_SIGMA,
+        sigma_data=0.5 if is_first else None,
+        is_published=True,
+    )
+
+
 def _from_our_index(index: Mapping[str, Any], source: CheckpointSource) -> CheckpointInfo:
     try:
         defaults = index["defaults"]
@@ -346,6 +442,7 @@ def _from_diffusers(index: Mapping[str, Any], source: CheckpointSource) -> Check
             karras=karras,
             sampler="euler" if "Euler" in scheduler.get("_class_name", "") else "unipc",
             controls=controls,
+            is_published=True,
         )
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(

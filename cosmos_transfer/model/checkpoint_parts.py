@@ -1,7 +1,8 @@
 """Loading the parts of a checkpoint, and writing our own layout.
 
-Only safetensors are read. Loading is strict: every key in a file must be a parameter and every
-parameter must be in the file, and what is left over is listed whole.
+Only safetensors are read, and NVIDIA's own files through ``model.native``. Loading is strict:
+every key in a file must be a parameter and every parameter must be in the file, and what is left
+over is listed whole.
 """
 
 from __future__ import annotations
@@ -24,17 +25,32 @@ from torch import Tensor, nn
 
 from cosmos_transfer.autoencoder.base import Autoencoder
 from cosmos_transfer.errors import CheckpointError, explain
+from cosmos_transfer.model.architectures import (
+    TRANSFER1_7B,
+    TRANSFER2_5_2B,
+    build_base,
+    build_branch,
+)
 from cosmos_transfer.model.branches import SHARED_PARTS, share_parts
 from cosmos_transfer.model.checkpoint import (
     INDEX,
     PUBLISHED_BRANCHES,
     CheckpointInfo,
     CheckpointSource,
+    NativeFiles,
     checkpoint_info,
     find_checkpoint,
     in_order,
+    native_files,
 )
 from cosmos_transfer.model.controlled import ControlledModel
+from cosmos_transfer.model.native import (
+    base_weights,
+    branch_weights,
+    check_leftovers,
+    read_native,
+)
+from cosmos_transfer.model.native_keys import TRANSFER1, TRANSFER2_5
 from cosmos_transfer.shapes import Size, Strides
 
 # The classes that our layout may name, and where they are imported from. A network that is not
@@ -42,6 +58,8 @@ from cosmos_transfer.shapes import Size, Strides
 NETWORKS = {
     "CosmosTransformer3DModel": "cosmos_transfer.model.diffusers_compat",
     "CosmosControlNetModel": "cosmos_transfer.model.diffusers_compat",
+    "Transfer1Transformer": "cosmos_transfer.model.transfer1",
+    "Transfer1Branch": "cosmos_transfer.model.transfer1",
     "LatentUNet": "cosmos_transfer.model.latent_unet",
     "LatentUNetBranch": "cosmos_transfer.model.latent_unet",
 }
@@ -133,7 +151,7 @@ def load_checkpoint(
         )
     if dtype is None:
         dtype = torch.float32 if torch.device(device).type == "cpu" else torch.bfloat16
-    load = _load_embedded if info.layout == "embedded" else _load_diffusers
+    load = {"embedded": _load_embedded, "diffusers": _load_diffusers}.get(info.layout, _load_native)
     transformer, branches, autoencoder, text_encoder = load(
         info, source, wanted, dtype, with_text_encoder
     )
@@ -142,6 +160,7 @@ def load_checkpoint(
         branches,
         timestep_scale=info.timestep_scale,
         clean_sigma=info.clean_sigma,
+        sigma_data=info.sigma_data,
     ).to(dtype)
     for part in (model, autoencoder, text_encoder):
         if isinstance(part, nn.Module):
@@ -241,6 +260,7 @@ def load_strictly(
     *,
     where: str,
     absent_parts: Collection[str] = (),
+    assign: bool = False,
 ) -> None:
     """Put ``weights`` into ``module``, or say all that does not fit.
 
@@ -249,6 +269,7 @@ def load_strictly(
         weights: By name, as in ``module.state_dict()``.
         where: Names the part in the message.
         absent_parts: Submodules whose weights come from elsewhere and must not be in ``weights``.
+        assign: Take the tensors themselves instead of copying them; for a module on meta.
 
     Raises:
         CheckpointError: Lists every key without a parameter, every parameter without a key, and
@@ -270,7 +291,7 @@ def load_strictly(
     )
     if problems:
         raise _misfit(where, problems)
-    module.load_state_dict(weights, strict=False)
+    module.load_state_dict(weights, strict=False, assign=assign)
 
 
 def _leftovers(
@@ -491,6 +512,118 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+# ----------------------------------------------------------------------------- NVIDIA's own files
+
+
+def _load_native(
+    info: CheckpointInfo,
+    source: CheckpointSource,
+    controls: Sequence[str],
+    dtype: torch.dtype,
+    with_text_encoder: bool,
+) -> Parts:
+    from cosmos_transfer.model.prompt_embeddings import load_cosmos_text_encoder, load_t5_encoder
+
+    files = native_files(source.folder)
+    assert files is not None
+    assert source.folder is not None
+    read = _native_transfer1 if files.family == "1" else _native_transfer2_5
+    transformer, branches = read(info, files, controls, dtype)
+    share_parts(transformer, branches)
+    vae = _native_autoencoder(info, source.folder, dtype)
+    text_encoder: Any = None
+    if with_text_encoder:
+        load_text = load_t5_encoder if files.family == "1" else load_cosmos_text_encoder
+        text_encoder = load_text(source.location, dtype=dtype, revision=None, local_files_only=True)
+    return transformer, branches, vae, text_encoder
+
+
+def _native_transfer2_5(
+    info: CheckpointInfo, files: NativeFiles, controls: Sequence[str], dtype: torch.dtype
+) -> tuple[nn.Module, dict[str, nn.Module]]:
+    """Base and branches; each file is whole, and only the first one's base is kept."""
+    shared = tuple(SHARED_PARTS.values())
+    transformer = None
+    branches = {}
+    for name in controls or tuple(files.controls)[:1]:
+        where = f"checkpoint {info.id}, {files.controls[name].name}"
+        state = read_native(files.controls[name])
+        with torch.device("meta"):
+            shape_of_base = build_base(TRANSFER2_5_2B)
+            branch = build_branch(TRANSFER2_5_2B)
+        check_leftovers(state, TRANSFER2_5, base=shape_of_base, branches=[branch], where=where)
+        if transformer is None:
+            transformer = _filled(
+                shape_of_base, base_weights(state, shape_of_base, TRANSFER2_5, where=where), dtype
+            )
+        if not controls:
+            continue
+        own = branch_weights(state, branch, TRANSFER2_5, where=where, absent_parts=shared)
+        # What NVIDIA's branches read of the base is the base's: one file holds it once.
+        copies = {
+            f"{part}.{key}": value
+            for base_part, part in SHARED_PARTS.items()
+            if isinstance(getattr(branch, part, None), nn.Module)
+            for key, value in getattr(transformer, base_part).state_dict().items()
+        }
+        branches[name] = _filled(branch, {**own, **copies}, dtype)
+    assert transformer is not None
+    return transformer, branches
+
+
+def _native_transfer1(
+    info: CheckpointInfo, files: NativeFiles, controls: Sequence[str], dtype: torch.dtype
+) -> tuple[nn.Module, dict[str, nn.Module]]:
+    state, where = read_native(files.base), f"checkpoint {info.id}, {files.base.name}"
+    with torch.device("meta"):
+        base = build_base(TRANSFER1_7B)
+    check_leftovers(state, TRANSFER1, base=base, branches=[], where=where)
+    transformer = _filled(base, base_weights(state, base, TRANSFER1, where=where), dtype)
+    branches = {}
+    for name in controls:
+        state = read_native(files.controls[name])
+        where = f"checkpoint {info.id}, {files.controls[name].name}"
+        with torch.device("meta"):
+            branch = build_branch(TRANSFER1_7B)
+        check_leftovers(state, TRANSFER1, base=None, branches=[branch], where=where)
+        branches[name] = _filled(
+            branch, branch_weights(state, branch, TRANSFER1, where=where), dtype
+        )
+    return transformer, branches
+
+
+def _filled(network: nn.Module, weights: Mapping[str, Tensor], dtype: torch.dtype) -> nn.Module:
+    """A network on meta given its weights, without a second copy of them in memory."""
+    cast = {key: value.to(dtype) for key, value in weights.items()}
+    load_strictly(network, cast, where="checkpoint", assign=True)
+    return network
+
+
+def _native_autoencoder(info: CheckpointInfo, folder: Path, dtype: torch.dtype) -> Any:
+    config = CheckpointSource(folder, None, True).read_json("vae/config.json", required=False)
+    wanted = "AutoencoderKLCosmos" if info.layout == "native-1" else "AutoencoderKLWan"
+    if config is None or config.get("_class_name") != wanted:
+        raise CheckpointError(
+            explain(
+                f"checkpoint {info.id}, vae",
+                expected=f"{wanted} in diffusers' layout, in vae/",
+                got="none" if config is None else f"{config.get('_class_name')}",
+                do="Put the autoencoder beside NVIDIA's files; docs/checkpoints.md says which.",
+            )
+        )
+    source = CheckpointSource(folder, None, True)
+    if wanted == "AutoencoderKLWan":
+        from cosmos_transfer.autoencoder.wan import WanAutoencoder
+        from cosmos_transfer.model.diffusers_compat import AutoencoderKLWan
+
+        return WanAutoencoder(_from_pretrained(AutoencoderKLWan, source, dtype, subfolder="vae"))
+    from diffusers import AutoencoderKLCosmos
+
+    from cosmos_transfer.autoencoder.cosmos import CosmosAutoencoder
+
+    return CosmosAutoencoder(_from_pretrained(AutoencoderKLCosmos, source, dtype, subfolder="vae"))
 
 
 # ---------------------------------------------------------------------------- diffusers' layout

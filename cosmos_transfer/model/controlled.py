@@ -103,6 +103,7 @@ class ControlledModel(nn.Module):
             ShapeError: Controls without a branch, or sizes that do not fit together.
         """
         by_name = self._weights_by_name(control_latents, weights)
+        _check_weights(by_name)
         active = tuple(name for name in control_latents if bool((by_name[name] != 0).any()))
         batch_size = text_tokens.shape[0]
         latents = {
@@ -374,6 +375,20 @@ class ConditionedModel:
             return latents
         clean = self.clean_latents.to(latents.dtype).expand(latents.shape[0], -1, -1, -1, -1)
         return torch.cat([clean, latents[:, :, clean.shape[2] :]], dim=2)
+
+
+def _check_weights(weights: Mapping[str, Tensor]) -> None:
+    # NaN in a weight would make a clip of NaN, which turns into black frames further on.
+    for name, values in weights.items():
+        if not bool((torch.isfinite(values) & (values >= 0)).all()):
+            raise ShapeError(
+                explain(
+                    f"control '{name}'",
+                    expected="finite weights of at least 0",
+                    got=f"values from {float(values.min()):g} to {float(values.max()):g}",
+                    do="Correct its weight map.",
+                )
+            )
 
 
 def _sum(parts: Iterable[list[Tensor]]) -> list[Tensor] | None:

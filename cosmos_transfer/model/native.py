@@ -5,7 +5,8 @@ branch has in common with the base is in it once. A file of Cosmos-Transfer1 hol
 branch. Every key must be a parameter, a known by-product of training, or (in a branch's file of
 Transfer1) the nested copy of the base; everything else is listed.
 
-Files are pickles: they are opened with ``weights_only=True``, which builds tensors and nothing else.
+Files are pickles: they are opened with ``weights_only=True``, which builds tensors and nothing
+else.
 """
 
 from __future__ import annotations

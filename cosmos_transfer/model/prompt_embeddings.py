@@ -1,7 +1,12 @@
-"""Cosmos 2.5's text encoder: every hidden layer of Qwen2.5-VL, normalised and side by side.
+"""The published checkpoints' text encoders, and what was encoded before.
 
-A prompt becomes 512 tokens of 28 * 3584 = 100,352 numbers; the base and the branches project
-them to 1,024 themselves. The vision half of the encoder is not used.
+Cosmos 2.5: every hidden layer of Qwen2.5-VL, normalised and side by side. A prompt becomes 512
+tokens of 28 * 3584 = 100,352 numbers, which the base and its branches project to 1,024. The vision
+half of the encoder is not used.
+Cosmos-Transfer1: the last layer of T5-11B, 512 tokens of 1,024, zero after the prompt's end.
+
+Either encoder is larger than the denoiser. :class:`CachedTextEncoder` keeps what they said on disk,
+projected once, so that a machine without the encoder can use it.
 """
 
 from __future__ import annotations
@@ -85,15 +90,76 @@ def load_cosmos_text_encoder(
             location, subfolder="text_encoder", dtype=dtype, use_safetensors=True, **options
         )
     except (OSError, ValueError) as error:
-        raise CheckpointError(
-            explain(
-                f"checkpoint {location}",
-                expected="text_encoder/ and tokenizer/",
-                got=" ".join(str(error).split())[:400],
-                do="Fetch them, or load without the text encoder and pass encoded prompts.",
-            )
-        ) from error
+        raise _no_encoder(location, error) from error
     return CosmosTextEncoder(network, tokenizer)
+
+
+class T5TextEncoder(nn.Module):
+    """A T5 encoder and its tokenizer behind the text encoder protocol."""
+
+    def __init__(self, network: nn.Module, tokenizer: Any, *, max_tokens: int = MAX_TOKENS) -> None:
+        super().__init__()
+        self.network = network
+        self.tokenizer = tokenizer
+        self.max_tokens = max_tokens
+
+    @torch.no_grad()
+    def encode(self, prompts: Sequence[str]) -> Float[Tensor, "b m d"]:
+        """Encode prompts, each padded to the same number of tokens.
+
+        Source:
+            Cosmos-Transfer1 and diffusers' ``CosmosVideoToWorldPipeline``: tokens after the end of
+            a prompt are zeros.
+        """
+        batch = self.tokenizer(
+            list(prompts),
+            padding="max_length",
+            max_length=self.max_tokens,
+            truncation=True,
+            return_tensors="pt",
+        )
+        device = next(self.network.parameters()).device
+        ids, mask = batch["input_ids"].to(device), batch["attention_mask"].to(device)
+        hidden: Tensor = self.network(ids, attention_mask=mask).last_hidden_state
+        return hidden * mask[..., None].to(hidden.dtype)
+
+    def unknown_words(self, prompt: str) -> tuple[str, ...]:
+        """None: the tokenizer spells any word."""
+        return ()
+
+
+def load_t5_encoder(
+    location: str | Path, *, dtype: torch.dtype, revision: str | None, local_files_only: bool
+) -> T5TextEncoder:
+    """Load ``text_encoder/`` and ``tokenizer/`` of a Transfer1 checkpoint.
+
+    Raises:
+        CheckpointError: One of them is missing or unreadable.
+    """
+    from transformers import AutoTokenizer, T5EncoderModel
+
+    options: dict[str, Any] = {"local_files_only": local_files_only}
+    if revision is not None:
+        options["revision"] = revision
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(location, subfolder="tokenizer", **options)
+        network = T5EncoderModel.from_pretrained(
+            location, subfolder="text_encoder", dtype=dtype, use_safetensors=True, **options
+        )
+    except (OSError, ValueError) as error:
+        raise _no_encoder(location, error) from error
+    return T5TextEncoder(network, tokenizer)
+
+
+def _no_encoder(location: str | Path, error: Exception) -> CheckpointError:
+    return CheckpointError(
+        explain(
+            f"checkpoint {location}",
+            expected="text_encoder/ and tokenizer/",
+            got=" ".join(str(error).split())[:400],
+            do="Fetch them, or encode the prompts elsewhere with cosmos-transfer embed.",
+        )
+    )
 
 
 def _normalize(layer: Float[Tensor, "b m d"]) -> Float[Tensor, "b m d"]:

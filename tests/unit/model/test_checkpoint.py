@@ -430,7 +430,7 @@ def test_a_control_net_without_a_name_is_refused(diffusers_folder, tmp_path):
 
 
 def test_a_missing_text_encoder_says_what_to_do(diffusers_folder):
-    with pytest.raises(CheckpointError, match="load without the text encoder") as caught:
+    with pytest.raises(CheckpointError, match="encode the prompts elsewhere") as caught:
         load_checkpoint(diffusers_folder)
     assert "\n" not in str(caught.value)
 

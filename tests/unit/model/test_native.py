@@ -155,7 +155,7 @@ BY_PRODUCTS_1 = ("net.pos_embedder.seq", "logvar.0.freqs", "logvar.0.phases", "l
 
 
 def synthetic(names, networks, family, by_products):
-    """A file on meta: every name NVIDIA's file has, in the shape of the parameter it should fill."""
+    """A file on meta: every name NVIDIA's file has, in its parameter's shape."""
     shapes = {}
     for network, name_of in networks:
         for ours, theirs in name_of(family, network.state_dict()).items():
@@ -270,7 +270,7 @@ def test_every_missing_weight_is_named():
 def test_a_file_of_the_other_family_is_refused():
     state = to_native(TRANSFER1, base=tiny.transfer1_transformer().state_dict())
     base = tiny.transfer2_5_transformer()
-    with pytest.raises(CheckpointError, match="missing|expected keys such as"):
+    with pytest.raises(CheckpointError, match=r"missing|expected keys such as"):
         base_weights(state, base, TRANSFER2_5, where="file")
 
 
