@@ -77,6 +77,7 @@ _ENCODERS: dict[str, _Encoder] = {
         options=(("preset", "veryfast"), ("crf", "0")),
     ),
 }
+_FFV1_SMALLEST_SLICED = 16
 _CONTAINERS = {".mp4": "mp4", ".mov": "mov", ".mkv": "matroska"}
 
 
@@ -343,7 +344,10 @@ def _encode(
     is_yuv = pixel_format.startswith("yuv")
     options = {"movflags": "+faststart"} if suffix != ".mkv" else {}
     with av.open(str(path), "w", format=_CONTAINERS[suffix], options=options) as container:
-        stream: Any = container.add_stream(how.encoder, rate=rate, options=dict(how.options))
+        codec_options = dict(how.options)
+        if how.encoder == "ffv1" and min(height, width) < _FFV1_SMALLEST_SLICED:
+            codec_options = {"level": "1"}  # FFmpeg cuts version 3 into slices, and refuses these
+        stream: Any = container.add_stream(how.encoder, rate=rate, options=codec_options)
         stream.width, stream.height, stream.pix_fmt = width, height, pixel_format
         stream.time_base = stream.codec_context.time_base = Fraction(1, scale)
         stream.codec_context.thread_count = _THREADS
