@@ -10,8 +10,7 @@ from __future__ import annotations
 from typing import Protocol, runtime_checkable
 
 from cosmos_transfer.controls.base import ControlClip
-from cosmos_transfer.controls.given import Target, frames_to_extract_from
-from cosmos_transfer.errors import ConfigError, explain
+from cosmos_transfer.controls.given import Target, frames_to_extract_from, require_estimated_shape
 from cosmos_transfer.inputs.depth import DepthClip, depth_from_array, depth_picture, read_depth
 from cosmos_transfer.inputs.request import ControlRequest
 from cosmos_transfer.inputs.video import VideoClip, resize_frames
@@ -30,27 +29,10 @@ def given_depth(request: ControlRequest) -> DepthClip | None:
     """The depth that a request gives, at its own size and length; None without any."""
     if request.clip is not None:
         return depth_from_array(
-            request.clip,
-            unit=request.unit,
-            kind=request.kind,
-            invalid=request.invalid,
-            near=request.near,
-            far=request.far,
-            direction=request.direction,
-            intrinsics=request.intrinsics,
-            where=f"control '{request.name}'",
+            request.clip, where=f"control '{request.name}'", **request.depth_settings
         )
     if request.path is not None:
-        return read_depth(
-            request.path,
-            unit=request.unit,
-            kind=request.kind,
-            invalid=request.invalid,
-            near=request.near,
-            far=request.far,
-            direction=request.direction,
-            intrinsics=request.intrinsics,
-        )
+        return read_depth(request.path, **request.depth_settings)
     return None
 
 
@@ -73,15 +55,7 @@ def prepare_depth(
     frames = frames_to_extract_from(request, clip)
     assert clip is not None
     found = estimator(clip)
-    if found.metres.shape != frames.shape[:3]:
-        raise ConfigError(
-            explain(
-                f"control '{request.name}', estimator",
-                expected=f"depth of shape {frames.shape[:3]}",
-                got=f"{found.metres.shape}",
-                do="Return depth at the clip's own size and length.",
-            )
-        )
+    require_estimated_shape(request, found.metres, frames, what="depth")
     return ControlClip(
         name=request.name, picture=depth_picture(found), source="extracted", notes=found.notes
     )

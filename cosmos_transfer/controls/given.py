@@ -48,6 +48,8 @@ def given_picture(request: ControlRequest, target: Target) -> UInt8[np.ndarray, 
         frames = read_clip(request.path).frames
     else:
         return None
+    if request.flip_vertical:
+        frames = frames[:, ::-1]
     size = Size(*frames.shape[1:3])
     return frames[target.frame_indices(where, len(frames), size)]
 
@@ -66,3 +68,23 @@ def frames_to_extract_from(
             )
         )
     return clip.frames
+
+
+def require_estimated_shape(
+    request: ControlRequest,
+    found: np.ndarray,
+    frames: UInt8[np.ndarray, "f h w 3"],
+    *,
+    what: str,
+) -> None:
+    """Refuse what an estimator returned for another size or length than the clip's."""
+    if found.shape == frames.shape[:3]:
+        return
+    raise ConfigError(
+        explain(
+            f"control '{request.name}', estimator",
+            expected=f"{what} of shape {frames.shape[:3]}",
+            got=f"{found.shape}",
+            do=f"Return {what} at the clip's own size and length.",
+        )
+    )

@@ -13,7 +13,12 @@ from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from cosmos_transfer.controls.base import ControlClip
-from cosmos_transfer.controls.given import Target, frames_to_extract_from, given_picture
+from cosmos_transfer.controls.given import (
+    Target,
+    frames_to_extract_from,
+    given_picture,
+    require_estimated_shape,
+)
 from cosmos_transfer.errors import ConfigError, explain
 from cosmos_transfer.inputs.labels import LabelTable, carla_labels, parse_labels, read_labels
 from cosmos_transfer.inputs.request import ControlRequest
@@ -54,7 +59,8 @@ def given_segmentation(request: ControlRequest, target: Target) -> SegmentationC
     else:
         return None
     indices = target.frame_indices(where, segmentation.num_frames, segmentation.size)
-    ids = resize_frames(segmentation.ids[indices], target.size, how="nearest")
+    upright = segmentation.ids[:, ::-1] if request.flip_vertical else segmentation.ids
+    ids = resize_frames(upright[indices], target.size, how="nearest")
     return replace(segmentation, ids=ids)
 
 
@@ -86,15 +92,7 @@ def prepare_seg(
     frames = frames_to_extract_from(request, clip)
     assert clip is not None
     found = estimator(clip)
-    if found.ids.shape != frames.shape[:3]:
-        raise ConfigError(
-            explain(
-                f"control '{request.name}', estimator",
-                expected=f"ids of shape {frames.shape[:3]}",
-                got=f"{found.ids.shape}",
-                do="Return ids at the clip's own size and length.",
-            )
-        )
+    require_estimated_shape(request, found.ids, frames, what="ids")
     return ControlClip(
         name=request.name, picture=colorize(found), source="extracted", segmentation=found
     )

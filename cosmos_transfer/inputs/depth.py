@@ -6,7 +6,8 @@ not change the brightness of the rest. No reading, and sky, are black, as far aw
 
 Units: ``m``, ``mm``, ``kitti256`` (1/256 m, 0 invalid), ``tum5000`` (1/5000 m), ``carla24``
 (24 bits in R, G, B, R lowest; 1 km is sky), ``mujoco01`` (a depth buffer, 0 at the near plane and
-1 at the far plane), ``relative`` (a picture without a unit, taken as it is).
+1 at the far plane), ``lerobot12`` (12-bit codes of logarithmic steps from 0.01 m to 10 m, 0
+invalid), ``relative`` (a picture without a unit, taken as it is).
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ import numpy as np
 from jaxtyping import Float32, Num, UInt8
 
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError, explain
+from cosmos_transfer.inputs.exr import EXR_SUFFIX, is_exr, read_exr
 from cosmos_transfer.inputs.media import (
     ARRAY_SUFFIXES,
     IMAGE_SUFFIXES,
     Array,
+    MediaKind,
     decode_video,
     media_kind,
     read_array,
@@ -39,7 +42,12 @@ from cosmos_transfer.shapes import Size
 log = logging.getLogger(__name__)
 
 _METRES_PER_UNIT = {"m": 1.0, "mm": 1e-3, "kitti256": 1 / 256, "tum5000": 1 / 5000}
-_UNITS = (*_METRES_PER_UNIT, "carla24", "mujoco01", "relative")
+DEPTH_UNITS = (*_METRES_PER_UNIT, "carla24", "mujoco01", "lerobot12", "relative")
+CHANNEL_ORDERS = ("rgb", "bgr")
+# LeRobot's depth videos: codes of log(metres + shift), from the nearest to the farthest depth.
+_LEROBOT_NEAR, _LEROBOT_FAR, _LEROBOT_SHIFT, _LEROBOT_TOP = 0.01, 10.0, 3.5, 4095
+# The wrong order of CARLA's channels makes neighbours differ by this many times more, at least.
+_ROUGHER = 8.0
 _CARLA_SKY = 999.0
 _NEAR_PERCENTILE, _FAR_PERCENTILE = 1.0, 99.0
 # Percentiles over more values than this are taken over evenly spaced ones.
@@ -47,7 +55,7 @@ _MAX_SAMPLES = 4_000_000
 # Outside this range a median depth is more likely a wrong unit than a scene.
 _PLAUSIBLE_METRES = (0.02, 300.0)
 _LOSSLESS = frozenset({"ffv1", "png", "rawvideo", "tiff"})
-_EVERY_UNIT = "Set unit to m, mm, kitti256, tum5000, carla24, mujoco01 or relative."
+_EVERY_UNIT = f"Set unit to {', '.join(DEPTH_UNITS[:-1])} or {DEPTH_UNITS[-1]}."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -134,8 +142,11 @@ def read_depth(
     far: float | int | None = None,
     direction: str = "near_bright",
     intrinsics: Sequence[float | int] | None = None,
+    channel_order: str = "rgb",
+    extent: float | int | None = None,
+    flip_vertical: bool = False,
 ) -> DepthClip:
-    """Read depth from a folder or glob, a picture, a ``.npy``/``.npz``, or a video.
+    """Read depth from a folder or glob, a picture (EXR too), a ``.npy``/``.npz``, or a video.
 
     Args:
         path: 16-bit or float pictures, arrays ``f h w``, CARLA pictures, lossless 16-bit video; or,
@@ -145,10 +156,16 @@ def read_depth(
         kind: "planar" (distance along the optical axis) or "ray" (distance to the camera centre,
             such as Isaac's ``distance_to_camera``), which needs ``intrinsics``.
         invalid: Raw values that mean no reading; infinite and NaN always do.
-        near: Metres; the near plane for ``mujoco01``, otherwise the brightest end of the picture.
-        far: Metres; the far plane for ``mujoco01``, otherwise the darkest end of the picture.
+        near: Metres; the near plane for ``mujoco01``, the nearest code for ``lerobot12``, otherwise
+            the brightest end of the picture.
+        far: Metres; the far plane for ``mujoco01``, the farthest code for ``lerobot12``, otherwise
+            the darkest end of the picture.
         direction: For ``relative``: "near_bright" or "near_dark".
         intrinsics: fx, fy, cx, cy in pixels; pixel centres at +0.5.
+        channel_order: For ``carla24``: "rgb" for files, "bgr" for the sensor's raw_data (BGRA).
+        extent: For ``mujoco01``: the model's ``stat.extent``, where near and far are the model's
+            ``znear`` and ``zfar``, which count in extents.
+        flip_vertical: The rows run from the bottom up, as in raw OpenGL buffers.
 
     Raises:
         ConfigError: The unit is missing or does not fit the file.
@@ -156,16 +173,18 @@ def read_depth(
         ShapeError: Not one depth per pixel, or frames of different sizes.
     """
     path = Path(path)
-    media = media_kind(path)
+    media = depth_media_kind(path)
+    frames: Iterator[Array]
     if media == "video":
         frames = _video_frames(path, unit)
     elif media == "array":
         frames = iter(_array_frames(path, read_array(path), unit))
     elif media == "folder":
-        files = list_series(path, (*IMAGE_SUFFIXES, *ARRAY_SUFFIXES), what="depth frames").files
+        suffixes = (*IMAGE_SUFFIXES, *ARRAY_SUFFIXES, EXR_SUFFIX)
+        files = list_series(path, suffixes, what="depth frames").files
         frames = (_one_frame(file, unit) for file in files)
     else:
-        frames = iter([read_picture(path)])
+        frames = iter([read_exr(path) if is_exr(path) else read_picture(path)])
     raw = _stacked(path, frames, unit)
     return depth_from_array(
         raw,
@@ -176,8 +195,16 @@ def read_depth(
         far=far,
         direction=direction,
         intrinsics=intrinsics,
+        channel_order=channel_order,
+        extent=extent,
+        flip_vertical=flip_vertical,
         where=str(path),
     )
+
+
+def depth_media_kind(path: Path) -> MediaKind:
+    """Like :func:`~cosmos_transfer.inputs.media.media_kind`; an EXR is a picture here."""
+    return "image" if path.is_file() and is_exr(path) else media_kind(path)
 
 
 def depth_from_array(
@@ -190,25 +217,35 @@ def depth_from_array(
     far: float | int | None = None,
     direction: str = "near_bright",
     intrinsics: Sequence[float | int] | None = None,
+    channel_order: str = "rgb",
+    extent: float | int | None = None,
+    flip_vertical: bool = False,
     where: str = "depth",
 ) -> DepthClip:
     """The same for raw values in memory: ``f h w``, ``h w``, ``f h w 1``, or coloured for CARLA."""
     raw = _with_time(raw, unit, where)
     unit = _settled_unit(raw, unit, where)
+    if flip_vertical:
+        raw = raw[:, ::-1]
     if unit == "relative":
         return _relative(raw, direction, where)
     notes: list[str] = []
     if unit == "carla24":
-        metres = carla_metres(raw, where=where)
+        metres = carla_metres(raw, channel_order=channel_order, where=where)
         no_reading = metres > _CARLA_SKY
+        notes += _other_order(raw, metres, channel_order, where)
     else:
         if raw.ndim == 4:
             raw = _one_channel(raw, unit, where)
-        metres = raw.astype(np.float64) if unit == "mujoco01" else raw.astype(np.float32)
+        is_coded = unit in ("mujoco01", "lerobot12")
+        metres = raw.astype(np.float64 if is_coded else np.float32)
         no_reading = _is_any(raw, invalid)
         if unit == "mujoco01":
             no_reading = ~np.isfinite(raw) | (raw >= 1.0)  # 0 is the near plane, 1 is nothing hit
-            metres = _from_depth_buffer(metres, near, far, where)
+            metres = _from_depth_buffer(metres, near, far, extent, where)
+            near = far = None
+        elif unit == "lerobot12":
+            metres = _from_lerobot_codes(metres, near, far, where)
             near = far = None
         else:
             with np.errstate(invalid="ignore", over="ignore"):  # what overflows is no reading
@@ -244,11 +281,23 @@ def depth_from_array(
     )
 
 
-def carla_metres(raw: UInt8[np.ndarray, "f h w c"], *, where: str) -> Array:
-    """Metres of CARLA's 24-bit depth: ``1000 (R + 256 G + 65536 B) / (2^24 - 1)``, R first."""
+def carla_metres(
+    raw: UInt8[np.ndarray, "f h w c"], *, channel_order: str = "rgb", where: str
+) -> Array:
+    """Metres of CARLA's 24-bit depth: ``1000 (R + 256 G + 65536 B) / (2^24 - 1)``."""
+    if channel_order not in CHANNEL_ORDERS:
+        raise ConfigError(
+            explain(
+                "channel_order",
+                expected=" or ".join(CHANNEL_ORDERS),
+                got=repr(channel_order),
+                do="Files hold rgb; the sensor's raw_data holds bgr.",
+            )
+        )
     if raw.ndim != 4 or raw.shape[-1] not in {3, 4} or raw.dtype != np.uint8:
         raise _not_depth(where, "8-bit R, G, B for the unit carla24", raw)
-    red, green, blue = (raw[..., channel].astype(np.float64) for channel in range(3))
+    channels = (0, 1, 2) if channel_order == "rgb" else (2, 1, 0)
+    red, green, blue = (raw[..., channel].astype(np.float64) for channel in channels)
     inside = (raw[..., :3] != 255).any(-1) & (raw[..., :3] != 0).any(-1)
     grey = (raw[..., 0] == raw[..., 1]) & (raw[..., 1] == raw[..., 2])
     if inside.any() and grey[inside].all():
@@ -262,6 +311,17 @@ def carla_metres(raw: UInt8[np.ndarray, "f h w c"], *, where: str) -> Array:
         )
     metres: Array = 1000.0 * (red + 256.0 * green + 65536.0 * blue) / (2**24 - 1)
     return metres
+
+
+def _other_order(raw: Array, metres: Array, channel_order: str, where: str) -> list[str]:
+    """A note where the other order of channels would give a far smoother picture."""
+    other = "bgr" if channel_order == "rgb" else "rgb"
+    middle = len(raw) // 2
+    one = carla_metres(raw[middle : middle + 1], channel_order=other, where=where)
+    steps = [float(np.abs(np.diff(each, axis=-1)).mean()) for each in (metres[middle], one[0])]
+    if raw.shape[2] < 2 or steps[0] <= _ROUGHER * steps[1]:
+        return []
+    return [f"neighbours differ by {steps[0]:.3g} m on average; channel_order may be {other}"]
 
 
 # ---------------------------------------------------------------------------- reading
@@ -281,22 +341,28 @@ def _video_frames(path: Path, unit: str | None) -> Iterator[Array]:
                 do="Give PNG or NPY frames, or unit: relative if near is bright.",
             )
         )
-    if bits is not None and int(bits.group(1)) != 16:
+    depth_in_bits = 12 if unit == "lerobot12" else 16
+    if (bits is None and unit == "lerobot12") or (bits and int(bits.group(1)) != depth_in_bits):
         raise ConfigError(
             explain(
                 str(path),
-                expected="8-bit or 16-bit grey video",
+                expected="12-bit grey video"
+                if unit == "lerobot12"
+                else "8-bit or 16-bit grey video",
                 got=info.pixel_format,
-                do="Decode it to PNG or NPY frames in millimetres first.",
+                do="Set unit: lerobot12 for LeRobot's 12-bit depth; otherwise decode it to PNG or "
+                "NPY frames in millimetres first.",
             )
         )
-    wanted = "gray16le" if deep else "rgb24" if unit == "carla24" else "gray"
+    wanted = f"gray{depth_in_bits}le" if deep else "rgb24" if unit == "carla24" else "gray"
     for frame in decode_video(path, wanted):
         assert frame.pixels is not None
         yield frame.pixels
 
 
 def _one_frame(file: Path, unit: str | None) -> Array:
+    if is_exr(file):
+        return read_exr(file)
     if file.suffix.lower() not in ARRAY_SUFFIXES:
         return read_picture(file)
     frames = _array_frames(file, read_array(file), unit)
@@ -368,11 +434,11 @@ def _settled_unit(raw: Array, unit: str | None, where: str) -> str:
                 do=f"{_EVERY_UNIT}",
             )
         )
-    if unit not in _UNITS:
+    if unit not in DEPTH_UNITS:
         raise ConfigError(
-            explain("unit", expected=", ".join(_UNITS), got=repr(unit), do=_EVERY_UNIT)
+            explain("unit", expected=", ".join(DEPTH_UNITS), got=repr(unit), do=_EVERY_UNIT)
         )
-    if raw.dtype == np.uint8 and unit in {"mm", "kitti256", "tum5000", "mujoco01"}:
+    if raw.dtype == np.uint8 and unit in {"mm", "kitti256", "tum5000", "mujoco01", "lerobot12"}:
         raise ConfigError(
             explain(
                 where,
@@ -403,7 +469,11 @@ def _is_any(raw: Array, invalid: Sequence[float | int]) -> Array:
 
 
 def _from_depth_buffer(
-    buffer: Array, near: float | int | None, far: float | int | None, where: str
+    buffer: Array,
+    near: float | int | None,
+    far: float | int | None,
+    extent: float | int | None,
+    where: str,
 ) -> Array:
     """``z = near / (1 - d (1 - near / far))``: OpenGL's buffer with 0 near and 1 far."""
     if near is None or far is None or not 0 < near < far:
@@ -412,9 +482,12 @@ def _from_depth_buffer(
                 where,
                 expected="near and far in metres for the unit mujoco01",
                 got=f"near {near}, far {far}",
-                do="Set near to znear * extent and far to zfar * extent of the model.",
+                do="Set near to znear * extent and far to zfar * extent of the model, or to znear "
+                "and zfar and extent as well.",
             )
         )
+    if extent is not None:
+        near, far = near * extent, far * extent
     finite = buffer[np.isfinite(buffer)]
     if finite.size and (finite.min() < 0 or finite.max() > 1):
         raise ConfigError(
@@ -426,6 +499,31 @@ def _from_depth_buffer(
             )
         )
     metres: Array = near / (1.0 - buffer * (1.0 - near / far))
+    return metres
+
+
+def _from_lerobot_codes(
+    codes: Array, near: float | int | None, far: float | int | None, where: str
+) -> Array:
+    """``z = exp(log(near + s) + q / 4095 (log(far + s) - log(near + s))) - s``, s = 3.5 m.
+
+    Source:
+        LeRobot, depth features of datasets (codes after BEHAVIOR-1K's ``quantize_depth``).
+    """
+    low = _LEROBOT_NEAR if near is None else float(near)
+    high = _LEROBOT_FAR if far is None else float(far)
+    finite = codes[np.isfinite(codes)]
+    if finite.size and (finite.min() < 0 or finite.max() > _LEROBOT_TOP):
+        raise ConfigError(
+            explain(
+                where,
+                expected=f"codes from 0 to {_LEROBOT_TOP} for the unit lerobot12",
+                got=f"{finite.min():g} to {finite.max():g}",
+                do="Set unit: mm for 16-bit millimetres.",
+            )
+        )
+    first, last = math.log(low + _LEROBOT_SHIFT), math.log(high + _LEROBOT_SHIFT)
+    metres: Array = np.exp(first + codes / _LEROBOT_TOP * (last - first)) - _LEROBOT_SHIFT
     return metres
 
 

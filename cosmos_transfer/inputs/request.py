@@ -24,6 +24,7 @@ import yaml
 
 from cosmos_transfer.errors import ConfigError, explain
 from cosmos_transfer.inputs import cosmos_keys
+from cosmos_transfer.inputs.depth import CHANNEL_ORDERS, DEPTH_UNITS
 from cosmos_transfer.inputs.simulators import open_scene
 from cosmos_transfer.inputs.spec_files import read_spec_file
 from cosmos_transfer.inputs.video import nearest_rate
@@ -33,7 +34,6 @@ log = logging.getLogger(__name__)
 CONTROL_NAMES = ("edge", "depth", "seg", "vis")
 CONTROL_ALIASES = {"blur": "vis", "segmentation": "seg"}
 PRESETS = ("very_low", "low", "medium", "high", "very_high")
-DEPTH_UNITS = ("m", "mm", "kitti256", "tum5000", "carla24", "mujoco01", "relative")
 DEPTH_KINDS = ("planar", "ray")
 DIRECTIONS = ("near_bright", "near_dark")
 LENGTH_POLICIES = ("refuse", "trim", "hold", "loop")
@@ -41,6 +41,18 @@ WEIGHT_RULES = ("cap", "always", "none")
 OUTPUT_CODECS = ("h264", "ffv1", "rgb", "png")
 MAX_PROMPT_CHARS = 2_000
 _CONTROL_PATHS = {"path", "clip", "control_path", "input_control"}
+_DEPTH_SETTINGS = (
+    "unit",
+    "kind",
+    "invalid",
+    "near",
+    "far",
+    "direction",
+    "intrinsics",
+    "channel_order",
+    "extent",
+    "flip_vertical",
+)
 _DEFAULT_INVALID = (0.0, math.inf, math.nan)
 _SHORT_SIDES = range(16, 8193)
 
@@ -54,6 +66,7 @@ class ControlRequest:
     """One control: where its clip comes from, how strongly it acts, and where.
 
     The clip comes from a ``path``, from an array (``clip``), or, with neither, from the video.
+    ``flip_vertical`` turns a clip upright whose rows run from the bottom up.
     ``ramp`` are factors of the weight from the first frame to the last; ``steps`` are the shares of
     the denoising steps between which the control acts, ``(0, 1)`` being all of them.
     """
@@ -76,6 +89,9 @@ class ControlRequest:
     far: float | None = None
     direction: str = "near_bright"
     intrinsics: tuple[float, float, float, float] | None = None
+    channel_order: str = "rgb"
+    extent: float | None = None
+    flip_vertical: bool = False
     labels: Path | str | Mapping[Any, Any] | None = None
 
     def __post_init__(self) -> None:
@@ -102,7 +118,7 @@ class ControlRequest:
             _check_array(self.mask, f"{where}, mask", {2, 3})
         else:
             _set(self, "mask", _path(self.mask, f"{where}, mask"))
-        for key in ("invert", "binary", "allow_empty"):
+        for key in ("invert", "binary", "allow_empty", "flip_vertical"):
             _check_bool(getattr(self, key), f"{where}, {key}")
         if self.ramp is not None:
             _set(self, "ramp", _numbers(self.ramp, f"{where}, ramp", count=2, low=0.0, high=1.0))
@@ -121,6 +137,9 @@ class ControlRequest:
             _one_of(self.unit, DEPTH_UNITS, f"{where}, unit")
         _one_of(self.kind, DEPTH_KINDS, f"{where}, kind")
         _one_of(self.direction, DIRECTIONS, f"{where}, direction")
+        _one_of(self.channel_order, CHANNEL_ORDERS, f"{where}, channel_order")
+        if self.extent is not None:
+            _set(self, "extent", _number(self.extent, f"{where}, extent", low=1e-6))
         _set(self, "invalid", _invalid(self.invalid, f"{where}, invalid"))
         for key in ("near", "far"):
             value = getattr(self, key)
@@ -146,6 +165,11 @@ class ControlRequest:
     def is_given(self) -> bool:
         """Whether the control clip is supplied, so that nothing is extracted from the video."""
         return self.path is not None or self.clip is not None
+
+    @property
+    def depth_settings(self) -> dict[str, Any]:
+        """How its clip is read as depth: the arguments of :func:`inputs.depth.read_depth`."""
+        return {key: getattr(self, key) for key in _DEPTH_SETTINGS}
 
     @property
     def is_off(self) -> bool:
@@ -229,7 +253,11 @@ class GenerationRequest:
         _set(self, "strength", strength)
         if strength < 1.0 and self.video is None:
             raise _wrong(
-                "strength", "a video to start from", "none", "Set video, or strength=1.", quote=False
+                "strength",
+                "a video to start from",
+                "none",
+                "Set video, or strength=1.",
+                quote=False,
             )
         cache = _number(self.step_cache, "step_cache", low=0.0, high=0.99, do="0 turns it off.")
         _set(self, "step_cache", cache)

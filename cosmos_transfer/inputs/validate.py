@@ -24,7 +24,7 @@ from cosmos_transfer.errors import (
     explain,
 )
 from cosmos_transfer.inputs.class_rules import resolve_class_rule
-from cosmos_transfer.inputs.depth import depth_from_array, read_depth
+from cosmos_transfer.inputs.depth import depth_from_array, depth_media_kind, read_depth
 from cosmos_transfer.inputs.masks import check_not_empty, mask_coverage, open_mask
 from cosmos_transfer.inputs.media import media_kind
 from cosmos_transfer.inputs.request import (
@@ -309,7 +309,7 @@ def _check_depth(control: ControlRequest, where: str, warnings: list[str]) -> Ch
     if (
         control.path is not None
         and control.unit in (None, "relative")
-        and media_kind(control.path) == "video"
+        and depth_media_kind(control.path) == "video"
     ):
         info = probe_clip(control.path)
         return CheckedInput(
@@ -322,20 +322,11 @@ def _check_depth(control: ControlRequest, where: str, warnings: list[str]) -> Ch
         return CheckedInput(
             where=where, path=None, num_frames=shape[0], size=Size(shape[1], shape[2])
         )
-    settings = {
-        "unit": control.unit,
-        "kind": control.kind,
-        "invalid": control.invalid,
-        "near": control.near,
-        "far": control.far,
-        "direction": control.direction,
-        "intrinsics": control.intrinsics,
-    }
     if control.clip is not None:
-        depth = depth_from_array(control.clip, where=where, **settings)  # type: ignore[arg-type]
+        depth = depth_from_array(control.clip, where=where, **control.depth_settings)
     else:
         assert control.path is not None
-        depth = read_depth(control.path, **settings)  # type: ignore[arg-type]
+        depth = read_depth(control.path, **control.depth_settings)
     warnings += [f"{where}: {note}" for note in depth.notes]
     return CheckedInput(
         where=where, path=control.path, num_frames=depth.num_frames, size=depth.size

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import math
+import sys
 
+import av
 import numpy as np
 import pytest
 from PIL import Image
@@ -240,3 +242,124 @@ def test_the_depth_video_of_the_cosmos_example_is_taken_as_it_is(shared_media):
     assert depth.metres.shape == (121, 480, 640)
     assert depth.is_relative
     assert isinstance(depth, DepthClip)
+
+
+# ------------------------------------------------------------------------- simulators' codings
+def carla_raw(metres: np.ndarray, order: str) -> np.ndarray:
+    code = np.rint(metres / 1000.0 * (2**24 - 1)).astype(np.int64)
+    channels = [(code >> shift) & 255 for shift in (0, 8, 16)]
+    return np.stack(channels if order == "rgb" else channels[::-1], -1).astype(np.uint8)
+
+
+@pytest.mark.parametrize("order", ["rgb", "bgr"])
+def test_carla_depth_is_read_in_the_declared_order(order):
+    metres = np.linspace(5.0, 90.0, 2 * 8 * 16).reshape(2, 8, 16)
+    depth = depth_from_array(carla_raw(metres, order), unit="carla24", channel_order=order)
+    np.testing.assert_allclose(depth.metres, metres, atol=1000 / (2**24 - 1), rtol=1e-6)
+    assert not depth.notes
+
+
+@pytest.mark.parametrize(("order", "other"), [("rgb", "bgr"), ("bgr", "rgb")])
+def test_the_wrong_order_of_carlas_channels_is_noticed(order, other):
+    metres = np.linspace(5.0, 90.0, 2 * 8 * 16).reshape(2, 8, 16)
+    depth = depth_from_array(carla_raw(metres, order), unit="carla24", channel_order=other)
+    assert f"channel_order may be {order}" in " ".join(depth.notes)
+    with pytest.raises(ConfigError, match="channel_order: expected rgb or bgr"):
+        depth_from_array(carla_raw(metres, order), unit="carla24", channel_order="bgra")
+
+
+def test_mujocos_planes_may_count_in_extents():
+    near, far, extent = 0.01, 50.0, 2.0
+    metres = np.array([[[0.05, 1.0, 40.0]]])
+    low, high = near * extent, far * extent
+    buffer = (1.0 - low / metres) / (1.0 - low / high)
+    depth = depth_from_array(buffer, unit="mujoco01", near=near, far=far, extent=extent)
+    np.testing.assert_allclose(depth.metres, metres, rtol=1e-5)
+
+
+def lerobot_codes(metres: np.ndarray) -> np.ndarray:
+    """As the format says: logarithmic steps from 0.01 m to 10 m, shifted by 3.5 m."""
+    share = (np.log(metres + 3.5) - np.log(3.51)) / (np.log(13.5) - np.log(3.51))
+    return np.clip(np.rint(share * 4095), 0, 4095).astype(np.uint16)
+
+
+def test_lerobots_codes_are_logarithmic_steps(tmp_path):
+    metres = np.geomspace(0.05, 10.0, 64 * 48).reshape(1, 48, 64)
+    codes = lerobot_codes(metres)
+    depth = depth_from_array(codes, unit="lerobot12")
+    quantum = 13.5 * np.log(13.5 / 3.51) / 4095
+    np.testing.assert_allclose(depth.metres, metres, atol=quantum / 2 * 1.01)
+    assert depth_from_array(np.uint16([[0, 4095]]), unit="lerobot12").metres[0, 0, 1] == (
+        pytest.approx(10.0, abs=1e-5)
+    )
+    assert np.isnan(depth_from_array(np.uint16([[0, 4095]]), unit="lerobot12").metres[0, 0, 0])
+    np.save(tmp_path / "codes.npy", codes)
+    assert (read_depth(tmp_path / "codes.npy", unit="lerobot12").metres == depth.metres).all()
+    with pytest.raises(ConfigError, match="codes from 0 to 4095"):
+        depth_from_array(np.uint16([[4096]]), unit="lerobot12")
+
+
+def test_lerobots_video_is_read_code_by_code(tmp_path):
+    codes = np.arange(1, 48 * 64 + 1, dtype=np.uint16).reshape(48, 64)
+    with av.open(str(tmp_path / "depth.mkv"), "w") as container:
+        stream = container.add_stream("ffv1", rate=10)
+        stream.width, stream.height, stream.pix_fmt = 64, 48, "gray12le"
+        frame = av.VideoFrame.from_ndarray(codes, format="gray12le")
+        container.mux([*stream.encode(frame), *stream.encode()])
+    depth = read_depth(tmp_path / "depth.mkv", unit="lerobot12")
+    expected = depth_from_array(codes, unit="lerobot12").metres
+    np.testing.assert_array_equal(depth.metres, expected)
+    with pytest.raises(ConfigError, match="lerobot12 for LeRobot's 12-bit depth"):
+        read_depth(tmp_path / "depth.mkv", unit="mm")
+
+
+def test_rows_that_run_from_the_bottom_up_are_turned():
+    raw = np.arange(1.0, 7.0, dtype=np.float32).reshape(1, 3, 2)
+    depth = depth_from_array(raw, unit="m", flip_vertical=True)
+    assert depth.metres[0].tolist() == [[5, 6], [3, 4], [1, 2]]
+
+
+# ------------------------------------------------------------------------- OpenEXR
+def write_exr(path, channels) -> None:
+    openexr = pytest.importorskip("OpenEXR", reason="needs the extra exr")
+    header = {"compression": openexr.ZIP_COMPRESSION, "type": openexr.scanlineimage}
+    with openexr.File(header, channels) as file:
+        file.write(str(path))
+
+
+def test_exr_depth_is_metres_with_its_holes(tmp_path):
+    metres = slope()
+    metres[0, 0, 0] = np.inf
+    for index, frame in enumerate(metres):
+        write_exr(tmp_path / f"depth_{index:04d}.exr", {"Z": np.ascontiguousarray(frame)})
+    for source in (tmp_path, tmp_path / "depth_*.exr"):
+        depth = read_depth(source)
+        assert np.isnan(depth.metres[0, 0, 0])
+        np.testing.assert_array_equal(depth.metres[1], metres[1])
+    assert read_depth(tmp_path / "depth_0001.exr", unit="m").num_frames == 1
+
+
+def test_the_depth_channel_of_an_exr_is_found_by_its_name(tmp_path):
+    metres = np.ascontiguousarray(slope()[0])
+    other = np.zeros_like(metres)
+    write_exr(tmp_path / "layers.exr", {"R": other, "G": other + 1, "B": other, "depth.Z": metres})
+    np.testing.assert_array_equal(read_depth(tmp_path / "layers.exr").metres[0], metres)
+    write_exr(tmp_path / "grey.exr", {"R": metres, "G": metres, "B": metres})
+    np.testing.assert_array_equal(read_depth(tmp_path / "grey.exr").metres[0], metres)
+    write_exr(tmp_path / "color.exr", {"R": metres, "G": metres, "B": other})
+    with pytest.raises(ShapeError, match="one channel of depth"):
+        read_depth(tmp_path / "color.exr")
+
+
+def test_a_damaged_exr_is_one_line(tmp_path):
+    pytest.importorskip("OpenEXR", reason="needs the extra exr")
+    (tmp_path / "cut.exr").write_bytes(b"\x76\x2f\x31\x01 and nothing else")
+    with pytest.raises(MediaError, match="OpenEXR picture"):
+        read_depth(tmp_path / "cut.exr")
+
+
+def test_without_the_extra_an_exr_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "OpenEXR", None)
+    (tmp_path / "depth.exr").write_bytes(b"\x76\x2f\x31\x01")
+    with pytest.raises(ConfigError, match=r"pip install 'cosmos-transfer\[exr\]'"):
+        read_depth(tmp_path / "depth.exr")
