@@ -223,8 +223,8 @@ def _networks(arguments: argparse.Namespace, pool: ClipPool) -> EmbeddedNetworks
     )
 
     if (arguments.run / STATE_FILE).is_file():
-        # A run is taken up, or its decoder trained: either way its own encoder stays.
-        return run_networks(arguments.run, averaged=False)
+        # A run is taken up; or its decoder is trained, on samples of the weights that are shipped.
+        return run_networks(arguments.run, averaged=arguments.what == "autoencoder")
     if arguments.start_from is not None:
         return load_networks(arguments.start_from)
     if arguments.what == "branch":
