@@ -41,8 +41,10 @@ what steers (NAME is edge, depth, seg or vis; blur is another word for vis):
                              or a table of classes
   controls.NAME.allow_empty=true   an all-black mask is meant
   controls.edge.preset=P, controls.vis.preset=P    very_low, low, medium, high, very_high
-  controls.depth.unit=U      m, mm, kitti256, tum5000, carla24, mujoco01, relative
-  controls.depth.kind=planar|ray   also .invalid, .near, .far, .direction
+  controls.depth.unit=U      m, mm, kitti256, tum5000, carla24, mujoco01, lerobot12, relative
+  controls.depth.kind=planar|ray   also .invalid, .near, .far, .direction, .intrinsics,
+                             .channel_order (carla24: rgb, bgr), .extent (mujoco01)
+  controls.NAME.flip_vertical=true   the rows of that clip run from the bottom up
   controls.seg.labels=FILE   the table of class names
   weight_rule=cap|always|none      cap: divide by the sum where the weights together exceed 1
 
@@ -111,9 +113,9 @@ def main(argv: Sequence[str]) -> int:
     settings = compose("generate", argv, GenerateSettings)
     requests = build_requests(settings, argv)
     info = checkpoint_info(settings.model.checkpoint)
-    batch = check_all(requests, info)
+    batch = check_all(requests, info, with_plans=settings.dry_run)
     if settings.dry_run:
-        print_plans(batch, info)
+        print_plans(batch)
         print(to_yaml(settings), end="")
         return 1 if batch.num_failed else 0
     folder = output_folder(settings.output.dir, "generate")

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from cosmos_transfer.inputs.request import (
     request_from_mapping,
 )
 from cosmos_transfer.inputs.segmentation import SegmentationClip
+from cosmos_transfer.inputs.validate import CheckedRequest
 from cosmos_transfer.inputs.video import (
     VideoClip,
     file_sha256,
@@ -34,6 +36,7 @@ from cosmos_transfer.inputs.video import (
     resize_frames,
 )
 from cosmos_transfer.outputs.record import GenerationRecord, read_record
+from cosmos_transfer.shapes import Size
 from cosmos_transfer.weights.maps import WeightMaps, build_weight_maps
 
 
@@ -87,7 +90,38 @@ def read_run(path: Path) -> RecordedRun:
         num_frames=record.num_frames,
         length_policy="trim" if cut else request.length_policy,
     )
-    clip = _clip(request, record, target)
+    clip = _clip(request, record.times, target)
+    controls, maps, _ = _controls_and_maps(request, clip, target)
+    return RecordedRun(
+        record=record,
+        request=request,
+        clip=clip,
+        controls=controls,
+        maps=maps,
+        output=_output(record, path),
+        target=target,
+    )
+
+
+def read_inputs(
+    checked: CheckedRequest, size: Size
+) -> tuple[VideoClip | None, tuple[ControlClip, ...], WeightMaps, SegmentationClip | None]:
+    """The clip, controls, weight maps and given ids of a request that was checked, at any size.
+
+    Controls that must be estimated are left out: what finds them is a model.
+    """
+    request = checked.request
+    target = Target(size=size, num_frames=checked.num_frames, length_policy=checked.length_policy)
+    clip = _clip(request, checked.times, target)
+    shown = [each for each in request.controls if each.is_given or each.name in ("edge", "vis")]
+    request = replace(request, controls=tuple(shown))
+    controls, maps, segmentation = _controls_and_maps(request, clip, target)
+    return clip, controls, maps, segmentation
+
+
+def _controls_and_maps(
+    request: GenerationRequest, clip: VideoClip | None, target: Target
+) -> tuple[tuple[ControlClip, ...], WeightMaps, SegmentationClip | None]:
     controls = tuple(
         prepare_control(
             control,
@@ -99,22 +133,15 @@ def read_run(path: Path) -> RecordedRun:
         for control in request.controls
     )
     seg = next((each for each in request.controls if each.name == "seg"), None)
+    segmentation = None if seg is None else given_segmentation(seg, target)
     maps = build_weight_maps(
         request.controls,
         num_frames=target.num_frames,
         size=target.size,
-        segmentation=None if seg is None else given_segmentation(seg, target),
+        segmentation=segmentation,
         length_policy=target.length_policy,
     )
-    return RecordedRun(
-        record=record,
-        request=request,
-        clip=clip,
-        controls=controls,
-        maps=maps,
-        output=_output(record, path),
-        target=target,
-    )
+    return controls, maps, segmentation
 
 
 def _request(record: GenerationRecord, path: Path) -> GenerationRequest:
@@ -166,7 +193,9 @@ def _check_unchanged(recorded: Mapping[str, Any]) -> None:
         )
 
 
-def _clip(request: GenerationRequest, record: GenerationRecord, target: Target) -> VideoClip | None:
+def _clip(
+    request: GenerationRequest, times: tuple[Fraction, ...], target: Target
+) -> VideoClip | None:
     if not isinstance(request.video, Path):
         return None
     clip = read_clip(request.video, max_frames=request.max_frames, rate=request.rate)
@@ -174,7 +203,7 @@ def _clip(request: GenerationRequest, record: GenerationRecord, target: Target) 
         clip.num_frames, target.num_frames, target.length_policy, where=str(request.video)
     )
     frames = resize_frames(clip.frames[indices], target.size, how="area")
-    return replace(clip, frames=frames, times=record.times)
+    return replace(clip, frames=frames, times=times)
 
 
 def _output(record: GenerationRecord, path: Path) -> UInt8[np.ndarray, "f h w 3"]:

@@ -11,7 +11,7 @@ from cosmos_transfer.cli.parser import make_parser
 
 if TYPE_CHECKING:
     import numpy as np
-    from jaxtyping import UInt8
+    from jaxtyping import Float, UInt8
 
     from cosmos_transfer.cli.recorded import RecordedRun
     from cosmos_transfer.outputs.sheet import SheetRow
@@ -76,7 +76,9 @@ def sheet_of(
         SheetRow(title=control.name, frames=control.picture, note=control.source)
         for control in first.controls
     ]
-    rows += _weight_rows(first)
+    from cosmos_transfer.cli.validate import apply_rule
+
+    rows += weight_rows(first.maps.names, apply_rule(first.maps.values, first.request.weight_rule))
     rows += [SheetRow(title="output", frames=run.output, note=run.request.prompt) for run in runs]
     return contact_sheet(
         rows,
@@ -87,26 +89,30 @@ def sheet_of(
     )
 
 
-def _weight_rows(run: RecordedRun) -> list[SheetRow]:
-    """A row per weight map; the controls that act everywhere with one strength share a row."""
+def weight_rows(names: Sequence[str], maps: Float[np.ndarray, "k f h w"]) -> list[SheetRow]:
+    """A row per weight map; the controls that act everywhere with one strength share a row.
+
+    Args:
+        names: The controls.
+        maps: Their weights that act, after the rule over controls.
+    """
     from cosmos_transfer.outputs.sheet import SheetRow, weight_picture
 
     alike: dict[float, list[str]] = {}
     rows: list[SheetRow] = []
-    for name, values in zip(run.maps.names, run.maps.values, strict=True):
+    for name, values in zip(names, maps, strict=True):
         low, high = float(values.min()), float(values.max())
         if low == high:
             alike.setdefault(low, []).append(name)
             continue
         note = f"{low:.2g} to {high:.2g}, mean {values.mean():.2f}"
         rows.append(SheetRow(title=f"weight of {name}", frames=weight_picture(values), note=note))
-    for strength, names in alike.items():
-        values = run.maps.values[run.maps.names.index(names[0])]
+    for strength, those in alike.items():
         rows.append(
             SheetRow(
-                title=f"weight of {names[0]}" if len(names) == 1 else "weights",
-                frames=weight_picture(values),
-                note=f"{', '.join(names)}: {strength:.2g} everywhere",
+                title=f"weight of {those[0]}" if len(those) == 1 else "weights",
+                frames=weight_picture(maps[list(names).index(those[0])]),
+                note=f"{', '.join(those)}: {strength:.2g} everywhere",
             )
         )
     return rows

@@ -2,49 +2,80 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from cosmos_transfer.cli.generate import KEYS
 from cosmos_transfer.cli.main import one_line
-from cosmos_transfer.errors import TransferError
+from cosmos_transfer.errors import ConfigError, TransferError, explain
 
 if TYPE_CHECKING:
     import numpy as np
-    from jaxtyping import Float
+    from jaxtyping import Float, UInt8
 
     from cosmos_transfer.inputs.request import GenerationRequest
+    from cosmos_transfer.inputs.segmentation import LastSegmentation
     from cosmos_transfer.inputs.validate import CheckedRequest
     from cosmos_transfer.long_video.plan import Chunk
     from cosmos_transfer.model.checkpoint import CheckpointInfo
+    from cosmos_transfer.shapes import Size
 
 HELP = f"""\
-usage: cosmos-transfer validate KEY=VALUE ...
+usage: cosmos-transfer validate KEY=VALUE ... [--json] [--sheet PNG]
 
 Check a request: open and decode every file, compare sizes, lengths and times, look at masks and
 weights. Prints the plan: sizes, frame counts, times, effective weights, chunks. Loads no model.
 
   cosmos-transfer validate video=sim.mp4 prompt="a snowy street at night" controls.edge.weight=1.0
-  cosmos-transfer validate spec=requests.jsonl
+  cosmos-transfer validate spec=requests.jsonl --json
 
 {KEYS}
 other:
+  --json                     print the plans as JSON, refused requests with their reason
+  --sheet PNG                draw what goes in: the clip, the controls, and where each of them acts
+                             (weights after the rule; white is 1), one picture a request;
+                             output.overwrite=true replaces one that is there
   --help                     print this text
 """
 
 # Weight maps are summed up at this short side: their means do not depend on the size.
 MAP_SHORT_SIDE = 64
+# Pictures of a sheet of inputs are this high.
+SHEET_HEIGHT = 96
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedRequest:
+    """A request that can be honoured: the name of its output, and what will be done."""
+
+    name: str
+    checked: CheckedRequest
+    weights: Mapping[str, tuple[float, float, float]]
+    padded_size: Size
+    chunks: tuple[Chunk, ...]
+    chunk_frames: int
+    num_inference_steps: int
+    guidance_scale: float
+    checkpoint: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedBatch:
-    """The requests that can be honoured, with the name of each output, and how many cannot."""
+    """The requests that can be honoured, with the name of each output; the others' reasons."""
 
     good: tuple[tuple[str, CheckedRequest], ...]
-    num_failed: int
+    refused: tuple[tuple[str, str], ...]
+    plans: tuple[PlannedRequest, ...] = ()
+
+    @property
+    def num_failed(self) -> int:
+        """How many requests cannot be honoured."""
+        return len(self.refused)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -52,63 +83,123 @@ def main(argv: Sequence[str]) -> int:
     if "--help" in argv or "-h" in argv:
         print(HELP, end="")
         return 0
+    overrides, as_json, sheet = _split(argv)
     from cosmos_transfer.cli.compose import compose
     from cosmos_transfer.cli.requests import build_requests
     from cosmos_transfer.config import GenerateSettings
     from cosmos_transfer.model.checkpoint import checkpoint_info
 
-    settings = compose("generate", argv, GenerateSettings)
-    requests = build_requests(settings, argv)
+    settings = compose("generate", overrides, GenerateSettings)
+    requests = build_requests(settings, overrides)
     info = checkpoint_info(settings.model.checkpoint)
-    batch = check_all(requests, info)
-    print_plans(batch, info)
+    try:
+        batch = check_all(requests, info, with_plans=True)
+    except TransferError as error:
+        if as_json:
+            print(json.dumps({"requests": [_refused_json("", one_line(error))]}, indent=2))
+        raise
+    if as_json:
+        plans = [plan_json(plan) for plan in batch.plans]
+        plans += [_refused_json(name, reason) for name, reason in batch.refused]
+        print(json.dumps({"requests": plans}, indent=2, ensure_ascii=False))
+    else:
+        print_plans(batch)
+    if sheet is not None:
+        _draw_sheets(batch, sheet, overwrite=settings.output.overwrite)
     return 1 if batch.num_failed else 0
 
 
-def check_all(requests: Sequence[GenerationRequest], info: CheckpointInfo) -> CheckedBatch:
+def _split(argv: Sequence[str]) -> tuple[list[str], bool, Path | None]:
+    """The overrides, whether JSON is wanted, and where the sheet goes."""
+    overrides: list[str] = []
+    as_json, sheet = False, None
+    rest = iter(argv)
+    for each in rest:
+        if each == "--json":
+            as_json = True
+        elif each == "--sheet" or each.startswith("--sheet="):
+            named = each.partition("=")[2] or next(rest, "")
+            if not named:
+                raise ConfigError(
+                    explain("--sheet", expected="a file", got="nothing", do="Write --sheet in.png.")
+                )
+            sheet = Path(named)
+        else:
+            overrides.append(each)
+    return overrides, as_json, sheet
+
+
+def check_all(
+    requests: Sequence[GenerationRequest], info: CheckpointInfo, *, with_plans: bool = False
+) -> CheckedBatch:
     """Check every request; with several, one that is refused leaves the others going.
 
     Raises:
         TransferError: The only request is refused.
     """
     from cosmos_transfer.cli.requests import output_names
+    from cosmos_transfer.inputs.segmentation import LastSegmentation
     from cosmos_transfer.inputs.validate import check_request
 
     good: list[tuple[str, CheckedRequest]] = []
+    refused: list[tuple[str, str]] = []
+    plans: list[PlannedRequest] = []
+    segmentations = LastSegmentation()
     for name, request in zip(output_names(requests), requests, strict=True):
         try:
-            good.append((name, check_request(request, info)))
+            checked = check_request(request, info, segmentations=segmentations)
+            if with_plans:
+                plans.append(plan_of(name, checked, info, segmentations))
         except TransferError as error:
             if len(requests) == 1:
                 raise
+            refused.append((name, one_line(error)))
             print(f"{name}: {one_line(error)}", file=sys.stderr)
-    return CheckedBatch(good=tuple(good), num_failed=len(requests) - len(good))
+        else:
+            good.append((name, checked))
+    return CheckedBatch(good=tuple(good), refused=tuple(refused), plans=tuple(plans))
 
 
-def print_plans(batch: CheckedBatch, info: CheckpointInfo) -> None:
-    """Print what will be done for each request."""
-    for name, checked in batch.good:
-        print("\n".join(plan_lines(name, checked, info)))
-    if batch.num_failed or len(batch.good) > 1:
-        print(f"{len(batch.good)} of {len(batch.good) + batch.num_failed} requests can be made")
-
-
-def plan_lines(name: str, checked: CheckedRequest, info: CheckpointInfo) -> list[str]:
-    """The plan of one request, as the lines to print."""
+def plan_of(
+    name: str, checked: CheckedRequest, info: CheckpointInfo, segmentations: LastSegmentation
+) -> PlannedRequest:
+    """What will be done for one request."""
     from cosmos_transfer.long_video.plan import plan_chunks
     from cosmos_transfer.shapes import Size, round_up
 
     request, size = checked.request, checked.working_size
     multiple = info.spatial_multiple
-    padded = Size(round_up(size.height, multiple), round_up(size.width, multiple))
+    scale = info.guidance_scale if request.guidance_scale is None else request.guidance_scale
     chunks = plan_chunks(
         checked.num_frames,
         chunk_frames=info.native_frames,
         overlap=min(1, info.native_frames - 1),
         strides=info.strides,
     )
-    steps = request.num_inference_steps or info.num_inference_steps
-    scale = info.guidance_scale if request.guidance_scale is None else request.guidance_scale
+    return PlannedRequest(
+        name=name,
+        checked=checked,
+        weights=effective_weights(checked, segmentations),
+        padded_size=Size(round_up(size.height, multiple), round_up(size.width, multiple)),
+        chunks=tuple(chunks),
+        chunk_frames=info.native_frames,
+        num_inference_steps=request.num_inference_steps or info.num_inference_steps,
+        guidance_scale=scale,
+        checkpoint=info.id,
+    )
+
+
+def print_plans(batch: CheckedBatch) -> None:
+    """Print what will be done for each request."""
+    for plan in batch.plans:
+        print("\n".join(plan_lines(plan)))
+    if batch.num_failed or len(batch.good) > 1:
+        print(f"{len(batch.good)} of {len(batch.good) + batch.num_failed} requests can be made")
+
+
+def plan_lines(plan: PlannedRequest) -> list[str]:
+    """The plan of one request, as the lines to print."""
+    checked, request = plan.checked, plan.checked.request
     rows = [("prompt", _shortened(request.prompt))]
     for found in checked.inputs:
         what = str(found.path) if found.path is not None else "array"
@@ -120,22 +211,113 @@ def plan_lines(name: str, checked: CheckedRequest, info: CheckpointInfo) -> list
         for control in request.controls
         if not control.is_given
     ]
+    worked_on = f"worked on at {checked.working_size}, padded to {plan.padded_size}"
     rows += [
-        ("size", f"{checked.size}, worked on at {size}, padded to {padded}"),
+        ("size", f"{checked.size}, {worked_on}"),
         ("frames", f"{checked.num_frames}, {_span(checked)}"),
-        ("weights", _weights_shown(checked)),
-        ("chunks", f"{len(chunks)} of at most {info.native_frames} frames: {_shown(chunks)}"),
-        ("sampling", f"{steps} steps, guidance scale {scale:g}, seed {request.seed}"),
-        ("checkpoint", info.id),
+        ("weights", _weights_shown(plan)),
+        (
+            "chunks",
+            f"{len(plan.chunks)} of at most {plan.chunk_frames} frames: {_shown(plan.chunks)}",
+        ),
+        (
+            "sampling",
+            f"{plan.num_inference_steps} steps, guidance scale {plan.guidance_scale:g}, "
+            f"seed {request.seed}",
+        ),
+        ("checkpoint", plan.checkpoint),
     ]
     rows += [("note", warning) for warning in checked.warnings]
     width = max(len(label) for label, _ in rows)
-    return [name, *(f"  {label:<{width}}  {text}" for label, text in rows)]
+    return [plan.name, *(f"  {label:<{width}}  {text}" for label, text in rows)]
 
 
-def effective_weights(checked: CheckedRequest) -> Mapping[str, tuple[float, float, float]]:
+def plan_json(plan: PlannedRequest) -> dict[str, Any]:
+    """The plan of one request, as plain values."""
+    checked, request = plan.checked, plan.checked.request
+    return {
+        "name": plan.name,
+        "ok": True,
+        "prompt": request.prompt,
+        "inputs": [
+            {
+                "where": found.where,
+                "path": None if found.path is None else str(found.path),
+                "num_frames": found.num_frames,
+                "size": _height_width(found.size),
+                "note": found.note,
+            }
+            for found in checked.inputs
+        ],
+        "extracted": [control.name for control in request.controls if not control.is_given],
+        "size": _height_width(checked.size),
+        "working_size": _height_width(checked.working_size),
+        "padded_size": _height_width(plan.padded_size),
+        "num_frames": checked.num_frames,
+        "rate": str(checked.rate),
+        "times": [str(time) for time in checked.times],
+        "weights": {
+            name: {"mean": mean, "minimum": low, "maximum": high}
+            for name, (mean, low, high) in plan.weights.items()
+        },
+        "weight_rule": request.weight_rule,
+        "chunks": [[chunk.start, chunk.stop] for chunk in plan.chunks],
+        "num_inference_steps": plan.num_inference_steps,
+        "guidance_scale": plan.guidance_scale,
+        "seed": request.seed,
+        "checkpoint": plan.checkpoint,
+        "warnings": list(checked.warnings),
+    }
+
+
+def _height_width(size: Size) -> dict[str, int]:
+    return {"height": size.height, "width": size.width}
+
+
+def _refused_json(name: str, reason: str) -> dict[str, Any]:
+    return {"name": name, "ok": False, "error": reason}
+
+
+def _draw_sheets(batch: CheckedBatch, path: Path, *, overwrite: bool) -> None:
+    """One picture a request; with several, each is called after its output."""
+    from cosmos_transfer.outputs.sheet import write_sheet
+
+    for plan in batch.plans:
+        to = path if len(batch.plans) == 1 else path.with_name(f"{path.stem}-{plan.name}.png")
+        write_sheet(to, input_sheet(plan.checked), overwrite=overwrite)
+
+
+def input_sheet(checked: CheckedRequest, *, columns: int = 5) -> UInt8[np.ndarray, "h w 3"]:
+    """What goes into a request: the clip, the controls, and the maps of their weights that act."""
+    from cosmos_transfer.cli.recorded import read_inputs
+    from cosmos_transfer.cli.show import weight_rows
+    from cosmos_transfer.outputs.sheet import SheetRow, contact_sheet, weight_picture
+    from cosmos_transfer.shapes import working_size
+    from cosmos_transfer.weights.maps import build_keep_mask
+
+    short_side = min(checked.size.height, checked.size.width, SHEET_HEIGHT)
+    size = working_size(checked.size, short_side=short_side)
+    clip, controls, maps, segmentation = read_inputs(checked, size)
+    rows = [] if clip is None else [SheetRow(title="input", frames=clip.frames)]
+    rows += [SheetRow(title=each.name, frames=each.picture, note=each.source) for each in controls]
+    rows += weight_rows(maps.names, apply_rule(maps.values, checked.request.weight_rule))
+    if checked.request.keep is not None:
+        kept = build_keep_mask(
+            checked.request.keep,
+            num_frames=checked.num_frames,
+            size=size,
+            segmentation=segmentation,
+            length_policy=checked.length_policy,
+        )
+        rows.append(SheetRow(title="keep", frames=weight_picture(kept), note="white stays"))
+    times = [float(time) for time in checked.times]
+    return contact_sheet(rows, times_s=times, columns=columns, cell_height=SHEET_HEIGHT)
+
+
+def effective_weights(
+    checked: CheckedRequest, segmentations: LastSegmentation
+) -> Mapping[str, tuple[float, float, float]]:
     """Mean, least and greatest weight per control, after the rule."""
-    from cosmos_transfer.inputs.segmentation import read_segmentation
     from cosmos_transfer.shapes import working_size
     from cosmos_transfer.weights.maps import build_weight_maps
 
@@ -143,10 +325,12 @@ def effective_weights(checked: CheckedRequest) -> Mapping[str, tuple[float, floa
     size = checked.working_size
     short_side = min(size.height, size.width, MAP_SHORT_SIDE)
     needs_classes = any(isinstance(control.weight, Mapping) for control in request.controls)
-    seg = next((each for each in request.controls if each.name == "seg" and each.path), None)
+    seg = next((each for each in request.controls if each.name == "seg"), None)
     segmentation = None
-    if needs_classes and seg is not None and seg.path is not None:
-        segmentation = read_segmentation(seg.path, labels=seg.labels)
+    if needs_classes and seg is not None and seg.segmentation_source is not None:
+        segmentation = segmentations(seg.segmentation_source, seg.labels, where="control 'seg'")
+        if seg.flip_vertical:
+            segmentation = replace(segmentation, ids=segmentation.ids[:, ::-1])
     maps = build_weight_maps(
         request.controls,
         num_frames=checked.num_frames,
@@ -176,14 +360,14 @@ def apply_rule(maps: Float[np.ndarray, "k f h w"], rule: str) -> Float[np.ndarra
     return (maps / divisor).astype(np.float32)
 
 
-def _weights_shown(checked: CheckedRequest) -> str:
-    if not checked.request.controls:
+def _weights_shown(plan: PlannedRequest) -> str:
+    if not plan.checked.request.controls:
         return "no controls: the prompt alone decides"
     shown = []
-    for name, (mean, low, high) in effective_weights(checked).items():
+    for name, (mean, low, high) in plan.weights.items():
         wide = high - low > 5e-4
         shown.append(f"{name} {mean:.3g}" + (f" ({low:.3g} to {high:.3g})" if wide else ""))
-    return f"{', '.join(shown)} (rule {checked.request.weight_rule})"
+    return f"{', '.join(shown)} (rule {plan.checked.request.weight_rule})"
 
 
 def _span(checked: CheckedRequest) -> str:

@@ -7,9 +7,7 @@ two classes ever appears.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from cosmos_transfer.controls.base import ControlClip
@@ -19,14 +17,11 @@ from cosmos_transfer.controls.given import (
     given_picture,
     require_estimated_shape,
 )
-from cosmos_transfer.errors import ConfigError, explain
-from cosmos_transfer.inputs.labels import LabelTable, carla_labels, parse_labels, read_labels
 from cosmos_transfer.inputs.request import ControlRequest
 from cosmos_transfer.inputs.segmentation import (
     SegmentationClip,
     colorize,
-    read_segmentation,
-    segmentation_from_array,
+    open_segmentation,
 )
 from cosmos_transfer.inputs.video import VideoClip, resize_frames
 
@@ -46,18 +41,13 @@ def given_segmentation(request: ControlRequest, target: Target) -> SegmentationC
     Class rules of weights read the same ids as the seg control. A coloured picture given as an
     array has no ids: it is a picture only.
     """
+    source = request.segmentation_source
+    if source is None:
+        return None
     where = f"control '{request.name}'"
-    if request.clip is not None and request.clip.ndim == 4 and request.clip.shape[-1] == 3:
-        return None
-    if request.clip is not None:
-        segmentation = segmentation_from_array(
-            request.clip, names=_names(request, where), where=where
-        )
-    elif request.path is not None:
+    if request.path is not None:
         where = f"{where}, {request.path}"
-        segmentation = read_segmentation(request.path, labels=request.labels)
-    else:
-        return None
+    segmentation = open_segmentation(source, request.labels, where=where)
     indices = target.frame_indices(where, segmentation.num_frames, segmentation.size)
     upright = segmentation.ids[:, ::-1] if request.flip_vertical else segmentation.ids
     ids = resize_frames(upright[indices], target.size, how="nearest")
@@ -96,28 +86,3 @@ def prepare_seg(
     return ControlClip(
         name=request.name, picture=colorize(found), source="extracted", segmentation=found
     )
-
-
-def _names(request: ControlRequest, where: str) -> dict[int, str] | None:
-    """The names of an array's ids, from whatever the request calls its labels."""
-    labels = request.labels
-    if labels is None:
-        return None
-    table: LabelTable
-    if isinstance(labels, Mapping):
-        table = parse_labels(labels, where=f"{where}, labels")
-    elif str(labels).lower().startswith("carla") and not Path(labels).exists():
-        table = carla_labels(str(labels).lower())
-    else:
-        table = read_labels(Path(labels))
-    names = {label.id: label.name for label in table if label.id is not None}
-    if not names:
-        raise ConfigError(
-            explain(
-                f"{where}, labels",
-                expected="the name of every id",
-                got="a table of colours",
-                do="Give names by id, or the coloured pictures.",
-            )
-        )
-    return names

@@ -37,6 +37,18 @@ _CONTROL_KEYS = {
 _TOP_LEVEL_PRESETS = {"blur_strength": "vis", "canny_threshold": "edge"}
 _OTHER_WORDS = ("guidance", "sigma_max", "control_overrides", *_TOP_LEVEL_PRESETS)
 
+# What other tools call our settings: for suggestions only.
+_ELSEWHERE = {
+    "cfg": "guidance_scale",
+    "cfg_scale": "guidance_scale",
+    "frames": "max_frames",
+    "num_frames": "max_frames",
+    "conditioning_scale": "weight",
+    "strength_map": "weight",
+    "scale": "weight",
+    "flip": "flip_vertical",
+}
+
 # Key: (values that change nothing, what to do instead).
 _NO_SEGMENTER = "Give the mask itself under mask (white applies the control)."
 _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
@@ -235,6 +247,9 @@ def _refuse(key: str, value: Any, harmless: tuple[Any, ...], do: str, *, where: 
 
 def _unknown(where: str, key: object, words: tuple[str, ...]) -> ConfigError:
     (near,) = difflib.get_close_matches(str(key), words, n=1, cutoff=0.0)
+    elsewhere = _ELSEWHERE.get(str(key))
+    if elsewhere in words:
+        near = elsewhere
     ours = (_REQUEST_NAMES | _CONTROL_KEYS).get(near, near)
     return ConfigError(
         explain(where, expected="a known key", got=f"{key!r}", do=f"Did you mean {ours!r}?")

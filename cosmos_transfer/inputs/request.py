@@ -167,6 +167,12 @@ class ControlRequest:
         return self.path is not None or self.clip is not None
 
     @property
+    def segmentation_source(self) -> Path | np.ndarray | None:
+        """Where its ids come from; None where there are none, as in a coloured picture."""
+        is_picture = self.clip is not None and self.clip.ndim == 4 and self.clip.shape[-1] == 3
+        return self.path if self.clip is None else None if is_picture else self.clip
+
+    @property
     def depth_settings(self) -> dict[str, Any]:
         """How its clip is read as depth: the arguments of :func:`inputs.depth.read_depth`."""
         return {key: getattr(self, key) for key in _DEPTH_SETTINGS}
@@ -506,7 +512,10 @@ def _is_there(path: Path) -> bool:
 
 def _prompt_file(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8-sig").strip()
+        prompt = path.read_text(encoding="utf-8-sig").strip()
+        if prompt:
+            return prompt
+        raise _wrong("prompt_path", "a prompt", f"{path}, which is empty", "Write one in it.")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
             explain(

@@ -45,9 +45,11 @@ from cosmos_transfer.inputs.video import no_frames, probe_clip
 from cosmos_transfer.shapes import Size
 
 __all__ = [
+    "LastSegmentation",
     "SegmentationClip",
     "class_color",
     "colorize",
+    "open_segmentation",
     "probe_segmentation",
     "read_segmentation",
     "segmentation_from_array",
@@ -162,6 +164,64 @@ def read_segmentation(
     if kind == "array":
         return _from_array_file(path, read_array(path), tables)
     return _read_series(path, series, tables)
+
+
+def open_segmentation(
+    source: Path | np.ndarray, labels: str | Path | Mapping[Any, Any] | None, *, where: str
+) -> SegmentationClip:
+    """The segmentation that a request gives, as a path or as ids in memory."""
+    if isinstance(source, np.ndarray):
+        return segmentation_from_array(source, names=_array_names(labels, where), where=where)
+    return read_segmentation(source, labels=labels)
+
+
+class LastSegmentation:
+    """:func:`open_segmentation`, keeping the last one it opened.
+
+    Checking a request and summing up its weights ask for the same one after the other; this is
+    what they share so that it is read once.
+    """
+
+    def __init__(self) -> None:
+        self._source: Path | np.ndarray | None = None
+        self._labels = ""
+        self._clip: SegmentationClip | None = None
+
+    def __call__(
+        self,
+        source: Path | np.ndarray,
+        labels: str | Path | Mapping[Any, Any] | None,
+        *,
+        where: str,
+    ) -> SegmentationClip:
+        """Open it, unless it is the one that was opened last."""
+        is_last = source is self._source or (
+            isinstance(source, Path) and isinstance(self._source, Path) and source == self._source
+        )
+        if self._clip is None or not is_last or repr(labels) != self._labels:
+            self._clip = open_segmentation(source, labels, where=where)
+            self._source, self._labels = source, repr(labels)
+        return self._clip
+
+
+def _array_names(
+    labels: str | Path | Mapping[Any, Any] | None, where: str
+) -> dict[int, str] | None:
+    """The names of an array's ids, from whatever the request calls its labels."""
+    table = _one_table(labels)
+    if table is None:
+        return None
+    names = {label.id: label.name for label in table if label.id is not None}
+    if not names:
+        raise ConfigError(
+            explain(
+                f"{where}, labels",
+                expected="the name of every id",
+                got="a table of colours",
+                do="Give names by id, or the coloured pictures.",
+            )
+        )
+    return names
 
 
 def probe_segmentation(

@@ -32,7 +32,11 @@ from cosmos_transfer.inputs.request import (
     ControlRequest,
     GenerationRequest,
 )
-from cosmos_transfer.inputs.segmentation import probe_segmentation, read_segmentation
+from cosmos_transfer.inputs.segmentation import (
+    LastSegmentation,
+    SegmentationClip,
+    probe_segmentation,
+)
 from cosmos_transfer.inputs.series import is_pattern
 from cosmos_transfer.inputs.video import (
     DEFAULT_RATE,
@@ -105,6 +109,7 @@ def check_request(
     checkpoint_info: CheckpointFacts | None = None,
     *,
     estimators: Collection[str] | None = None,
+    segmentations: LastSegmentation | None = None,
 ) -> CheckedRequest:
     """Open everything a request names and refuse what cannot be honoured.
 
@@ -114,6 +119,7 @@ def check_request(
             not checked.
         estimators: Controls that can be estimated from RGB besides edge and vis; those of
             installed packages unless given.
+        segmentations: Keeps the segmentation that class rules needed for the caller.
 
     Raises:
         TransferError: One of its kinds, with one line that says where, what was expected, what
@@ -129,9 +135,10 @@ def check_request(
         found.append(
             CheckedInput(where="video", path=path, num_frames=clip.num_frames, size=clip.size)
         )
+    classes = _check_class_rules(request, segmentations or LastSegmentation())
     for control in request.controls:
         if control.is_given:
-            found.append(_check_control(control, warnings))
+            found.append(_check_control(control, warnings, classes))
     main = found[0]
     if clip is None:
         clip = _clip_of_control(request, main)
@@ -140,7 +147,6 @@ def check_request(
     for control in request.controls:
         found += _check_maps(control)
     found += _check_keep(request)
-    _check_class_rules(request)
 
     limit = request.max_frames or max(each.num_frames for each in found)
     moving = [each for each in found if each is main or not _is_still_map(each)]
@@ -287,7 +293,9 @@ def _check_controls(
             )
 
 
-def _check_control(control: ControlRequest, warnings: list[str]) -> CheckedInput:
+def _check_control(
+    control: ControlRequest, warnings: list[str], classes: SegmentationClip | None
+) -> CheckedInput:
     where = f"control '{control.name}'"
     if control.name == "depth":
         return _check_depth(control, where, warnings)
@@ -297,7 +305,9 @@ def _check_control(control: ControlRequest, warnings: list[str]) -> CheckedInput
             where=where, path=None, num_frames=shape[0], size=Size(shape[1], shape[2])
         )
     assert control.path is not None
-    if control.name == "seg":
+    if control.name == "seg" and classes is not None:
+        num_frames, size = classes.num_frames, classes.size
+    elif control.name == "seg":
         num_frames, size = probe_segmentation(control.path, labels=control.labels)
     else:
         info = probe_clip(control.path)
@@ -402,7 +412,10 @@ def _is_still_map(found: CheckedInput) -> bool:
     return found.num_frames == 1 and found.where.endswith((", mask", ", weight"))
 
 
-def _check_class_rules(request: GenerationRequest) -> None:
+def _check_class_rules(
+    request: GenerationRequest, segmentations: LastSegmentation
+) -> SegmentationClip | None:
+    """Refuse rules that name no class; the segmentation they were held against, if any."""
     rules = {
         f"control '{control.name}', weight": control.weight
         for control in request.controls
@@ -411,9 +424,10 @@ def _check_class_rules(request: GenerationRequest) -> None:
     if isinstance(request.keep, Mapping):
         rules["keep"] = request.keep
     if not rules:
-        return
-    seg = next((c for c in request.controls if c.name == "seg" and c.is_given), None)
-    if seg is None:
+        return None
+    seg = next((c for c in request.controls if c.name == "seg"), None)
+    source = None if seg is None else seg.segmentation_source
+    if seg is None or source is None:
         raise ConfigError(
             explain(
                 next(iter(rules)),
@@ -422,11 +436,11 @@ def _check_class_rules(request: GenerationRequest) -> None:
                 do="Add a seg control with ids and names, or give a number or a mask.",
             )
         )
-    if seg.path is None:
-        return  # Names of arrays come with their labels, which the weight maps read.
-    names = read_segmentation(seg.path, labels=seg.labels).names.values()
+    classes = segmentations(source, seg.labels, where="control 'seg'")
+    of = "the segmentation" if seg.path is None else str(seg.path)
     for where, rule in rules.items():
-        resolve_class_rule(rule, names, where=where, of=str(seg.path))
+        resolve_class_rule(rule, classes.names.values(), where=where, of=of)
+    return classes
 
 
 def _effective_weights(request: GenerationRequest) -> tuple[dict[str, float], list[str]]:

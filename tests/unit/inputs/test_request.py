@@ -487,3 +487,20 @@ def test_a_class_rule_may_come_as_text() -> None:
         request_from_mapping(
             {"video": "clip.mp4", "prompt": "snow", "controls": {"seg": {"weight": "{robot: 2}"}}}
         )
+
+
+def test_an_empty_prompt_file_is_a_mistake(tmp_path):
+    (tmp_path / "prompt.txt").write_text(" \n")
+    with pytest.raises(ConfigError, match=r"prompt_path: expected a prompt, got .*empty"):
+        request_from_mapping({"prompt_path": "prompt.txt", "video": "a.mp4"}, base_dir=tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("key", "ours"),
+    [("steps", "num_inference_steps"), ("cfg", "guidance_scale"), ("num_frames", "max_frames")],
+)
+def test_what_other_tools_call_it_leads_to_our_word(key, ours):
+    with pytest.raises(ConfigError, match=f"Did you mean '{ours}'"):
+        request_from_mapping({"prompt": "x", "video": "a.mp4", key: 3})
+    with pytest.raises(ConfigError, match="Did you mean 'flip_vertical'"):
+        request_from_mapping({"prompt": "x", "video": "a.mp4", "edge": {"flip": True}})
