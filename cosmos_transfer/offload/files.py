@@ -1,0 +1,184 @@
+"""Compressed checkpoint files: safetensors, with two entries for every weight that is sparse.
+
+A file is an ordinary safetensors file. A packed weight ``w`` stands in it as ``w.bitmap`` and
+``w.values``, and its shape in the header; everything else is stored as it is. So other tools can
+list it, and what they cannot unpack they see by name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from cosmos_transfer.errors import CheckpointError, explain
+from cosmos_transfer.offload.bitmap import PackedTensor, pack, unpack
+
+CODEC = "bitmap-1"
+BITMAP, VALUES = ".bitmap", ".values"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Bytes of a file's tensors, stored and once unpacked."""
+
+    stored: int
+    dense: int
+
+    @property
+    def ratio(self) -> float:
+        """Stored over dense."""
+        return self.stored / self.dense if self.dense else 1.0
+
+
+def write_packed(
+    path: str | Path,
+    weights: Mapping[str, Tensor],
+    *,
+    metadata: Mapping[str, str] | None = None,
+) -> Sizes:
+    """Write weights, each packed if that makes it smaller; beside ``path``, then renamed."""
+    path = Path(path)
+    content: dict[str, Tensor] = {}
+    shapes: dict[str, list[int]] = {}
+    stored = dense = 0
+    for name, weight in weights.items():
+        size = weight.numel() * weight.element_size()
+        packed = pack(weight.detach().cpu())
+        dense += size
+        if packed.num_bytes < size:
+            content[name + BITMAP], content[name + VALUES] = packed.bitmap, packed.values
+            shapes[name] = list(packed.shape)
+            stored += packed.num_bytes
+        else:
+            content[name] = weight.detach().cpu().contiguous().clone()
+            stored += size
+    header = {**(metadata or {}), "format": "pt", "codec": CODEC, "packed": json.dumps(shapes)}
+    draft = path.with_name(f".{path.name}.part")
+    try:
+        save_file(content, draft, metadata=header)
+        draft.chmod(0o644)
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return Sizes(stored=stored, dense=dense)
+
+
+class PackedFile:
+    """A compressed file, opened; weights are read one at a time.
+
+    Args:
+        path: Written by :func:`write_packed`, or any safetensors file.
+        on_read: Told the bytes of every read, before it happens; what throttles it in benchmarks.
+    """
+
+    def __init__(self, path: str | Path, *, on_read: Callable[[int], None] | None = None) -> None:
+        self.path = Path(path)
+        self._on_read = on_read
+        try:
+            self._file: Any = safe_open(self.path, framework="pt")
+            header = self._file.metadata() or {}
+            self._keys = set(self._file.keys())
+            self._shapes: dict[str, list[int]] = json.loads(header.get("packed", "{}"))
+        except (OSError, SafetensorError, ValueError) as error:
+            raise CheckpointError(
+                explain(
+                    f"compressed checkpoint {self.path.name}",
+                    expected="safetensors",
+                    got=f"{error}",
+                    do="Write it with cosmos-transfer prune.",
+                )
+            ) from error
+        if self._shapes and header.get("codec") != CODEC:
+            raise CheckpointError(
+                explain(
+                    f"compressed checkpoint {self.path.name}",
+                    expected=f"codec {CODEC}",
+                    got=f"{header.get('codec')}",
+                    do="Use a version of this package that knows it.",
+                )
+            )
+
+    def names(self) -> tuple[str, ...]:
+        """The weights, by the names they were written under."""
+        parts = {name + end for name in self._shapes for end in (BITMAP, VALUES)}
+        return tuple(sorted({*self._shapes, *(self._keys - parts)}))
+
+    def read(self, name: str) -> Tensor | PackedTensor:
+        """One weight as it is stored.
+
+        Raises:
+            CheckpointError: It is not in the file, or its parts do not belong together.
+        """
+        wanted = (name + BITMAP, name + VALUES) if name in self._shapes else (name,)
+        absent = [key for key in wanted if key not in self._keys]
+        if absent:
+            raise CheckpointError(
+                explain(
+                    f"compressed checkpoint {self.path.name}",
+                    expected=f"a weight {name}",
+                    got=f"no {', '.join(absent)}",
+                    do="Write it with cosmos-transfer prune.",
+                )
+            )
+        tensors = [self._read(key) for key in wanted]
+        if name not in self._shapes:
+            return tensors[0]
+        bitmap, values = tensors
+        return PackedTensor(bitmap=bitmap, values=values, shape=tuple(self._shapes[name]))
+
+    def read_dense(self, name: str, *, decoder: str = "auto", out: Tensor | None = None) -> Tensor:
+        """One weight, unpacked."""
+        stored = self.read(name)
+        if isinstance(stored, PackedTensor):
+            return unpack(stored, decoder=decoder, out=out)
+        return stored if out is None else out.copy_(stored)
+
+    def items(self, *, decoder: str = "auto") -> Iterator[tuple[str, Tensor]]:
+        """Every weight, unpacked, one at a time."""
+        for name in self.names():
+            yield name, self.read_dense(name, decoder=decoder)
+
+    def _read(self, key: str) -> Tensor:
+        if self._on_read is not None:
+            part = self._file.get_slice(key)
+            count = 1
+            for length in part.get_shape():
+                count *= length
+            self._on_read(count * _WIDTHS[part.get_dtype()])
+        tensor: Tensor = self._file.get_tensor(key)
+        return tensor
+
+
+_WIDTHS = {
+    "BOOL": 1,
+    "U8": 1,
+    "I8": 1,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "F8_E8M0": 1,
+    "I16": 2,
+    "U16": 2,
+    "F16": 2,
+    "BF16": 2,
+    "I32": 4,
+    "U32": 4,
+    "F32": 4,
+    "I64": 8,
+    "U64": 8,
+    "F64": 8,
+}
+
+
+def read_packed(path: str | Path) -> dict[str, Tensor]:
+    """All weights of a file, unpacked."""
+    with torch.no_grad():
+        return dict(PackedFile(path).items())
