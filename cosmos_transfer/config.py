@@ -24,6 +24,7 @@ class ControlSettings:
     binary: bool | None = None  # the mask has no grey: half and above is white
     allow_empty: bool | None = None  # an all-black mask is not a mistake
     steps: Any = None  # [first, last]: shares of the denoising steps between which it acts
+    step_ramp: Any = None  # [first, last]: factors of the weight over the denoising steps
     ramp: Any = None  # [first, last]: factors of the weight over the clip
     preset: str | None = None  # edge, vis: very_low, low, medium, high, very_high
     unit: str | None = (
@@ -121,6 +122,7 @@ class GenerateSettings:
     resolution: Any = "native"  # native, input, or the short side in pixels
     length_policy: str = "refuse"  # refuse, trim, hold, loop
     weight_rule: str = "cap"  # cap, always, none
+    flip_vertical: bool = False  # the rows of the video run from the bottom up
     max_frames: int | None = None
     rate: Any = None  # frames per second, also as a fraction: 30000/1001
     name: str | None = None

@@ -116,6 +116,7 @@ class _Conditions:
 
     controls: tuple[ControlClip, ...]
     steps: tuple[tuple[float, float] | None, ...]
+    step_ramps: tuple[tuple[float, float] | None, ...]
     maps: WeightMaps
     working_size: Size
     padded_size: Size
@@ -255,7 +256,7 @@ class TransferPipeline:
         )
         caches: list[StepCache] = []
         sample = get_sampler(info.sampler)
-        phases = plan_phases(conditions.steps, steps)
+        phases = plan_phases(conditions.steps, steps, conditions.step_ramps)
 
         pieces: list[UInt8[np.ndarray, "_ h w 3"]] = []
         weights: list[Float[Tensor, "k _"]] = []
@@ -269,9 +270,9 @@ class TransferPipeline:
                     denoisers = []
                     for phase in phases:
                         weights_now = chunk_weights
-                        if not all(phase.acts):
+                        if not phase.is_plain:
                             weights_now = self._token_weights(
-                                conditions, chunk, request.weight_rule, phase.acts
+                                conditions, chunk, request.weight_rule, phase.factors
                             )
                         acting = _acting(conditions.controls, weights_now, control_latents)
                         one = self._denoiser(
@@ -344,6 +345,7 @@ class TransferPipeline:
                 for control in controls
             ),
             steps=tuple(each.steps for each in asked),
+            step_ramps=tuple(each.step_ramp for each in asked),
             maps=maps.padded_to(padded),
             working_size=size,
             padded_size=padded,
@@ -368,12 +370,12 @@ class TransferPipeline:
         conditions: _Conditions,
         chunk: Chunk,
         rule: str,
-        acts: Sequence[bool] | None = None,
+        factors: Sequence[float] | None = None,
     ) -> Float[Tensor, "k n"]:
-        """The weights of a chunk; of the controls that act, where not all do."""
+        """The weights of a chunk; at some of the steps, times a factor per control."""
         maps = torch.from_numpy(conditions.maps.at_frames(list(chunk.frame_indices)).values)
-        if acts is not None:
-            maps = maps * torch.tensor(acts, dtype=maps.dtype)[:, None, None, None]
+        if factors is not None:
+            maps = maps * torch.tensor(factors, dtype=maps.dtype)[:, None, None, None]
         info = self.checkpoint.info
         return token_weights(maps, info.strides, info.patch, rule).to(self.device)
 
@@ -623,6 +625,8 @@ def _read_video(checked: CheckedRequest, size: Size) -> VideoClip | None:
     )
     if len(frames) != checked.num_frames:
         frames = frames[indices]
+    if request.flip_vertical:
+        frames = np.ascontiguousarray(frames[:, ::-1])
     return VideoClip(
         frames=resize_frames(frames, size, how="area"),
         times=checked.times,

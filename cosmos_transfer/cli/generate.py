@@ -36,7 +36,7 @@ what steers (NAME is edge, depth, seg or vis; blur is another word for vis):
                              binary=true: no grey)
   controls.NAME.ramp=[A,B]   factor of the weight from the first frame to the last
   controls.NAME.steps=[A,B]  act between these shares of the denoising steps: [0,0.5] is the first
-                             half
+                             half; .step_ramp=[A,B]: factor of the weight over those steps
   keep=FILE                  the region of the input that stays: white is put back after decoding;
                              or a table of classes
   controls.NAME.allow_empty=true   an all-black mask is meant
@@ -44,7 +44,8 @@ what steers (NAME is edge, depth, seg or vis; blur is another word for vis):
   controls.depth.unit=U      m, mm, kitti256, tum5000, carla24, mujoco01, lerobot12, relative
   controls.depth.kind=planar|ray   also .invalid, .near, .far, .direction, .intrinsics,
                              .channel_order (carla24: rgb, bgr), .extent (mujoco01)
-  controls.NAME.flip_vertical=true   the rows of that clip run from the bottom up
+  flip_vertical=true         the rows of the video run from the bottom up; for a control's clip,
+                             controls.NAME.flip_vertical=true
   controls.seg.labels=FILE   the table of class names
   weight_rule=cap|always|none      cap: divide by the sum where the weights together exceed 1
 

@@ -202,7 +202,10 @@ def _clip(
     indices = match_length(
         clip.num_frames, target.num_frames, target.length_policy, where=str(request.video)
     )
-    frames = resize_frames(clip.frames[indices], target.size, how="area")
+    frames = clip.frames[indices]
+    if request.flip_vertical:
+        frames = np.ascontiguousarray(frames[:, ::-1])
+    frames = resize_frames(frames, target.size, how="area")
     return replace(clip, frames=frames, times=times)
 
 

@@ -34,6 +34,7 @@ OVER_SPEC = (
     "resolution",
     "length_policy",
     "weight_rule",
+    "flip_vertical",
     "max_frames",
     "rate",
 )
@@ -96,6 +97,7 @@ def _from_settings(settings: GenerateSettings, prompt: str | None) -> Generation
         "resolution": settings.resolution,
         "length_policy": settings.length_policy,
         "weight_rule": settings.weight_rule,
+        "flip_vertical": settings.flip_vertical,
         "max_frames": settings.max_frames,
         "rate": settings.rate,
         "name": settings.name,

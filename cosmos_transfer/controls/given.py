@@ -49,7 +49,7 @@ def given_picture(request: ControlRequest, target: Target) -> UInt8[np.ndarray, 
     else:
         return None
     if request.flip_vertical:
-        frames = frames[:, ::-1]
+        frames = np.ascontiguousarray(frames[:, ::-1])
     size = Size(*frames.shape[1:3])
     return frames[target.frame_indices(where, len(frames), size)]
 

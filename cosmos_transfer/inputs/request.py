@@ -68,7 +68,8 @@ class ControlRequest:
     The clip comes from a ``path``, from an array (``clip``), or, with neither, from the video.
     ``flip_vertical`` turns a clip upright whose rows run from the bottom up.
     ``ramp`` are factors of the weight from the first frame to the last; ``steps`` are the shares of
-    the denoising steps between which the control acts, ``(0, 1)`` being all of them.
+    the denoising steps between which the control acts, ``(0, 1)`` being all of them; ``step_ramp``
+    are factors of the weight from the first of those steps to the last.
     """
 
     name: str
@@ -80,6 +81,7 @@ class ControlRequest:
     binary: bool = False
     allow_empty: bool = False
     steps: tuple[float, float] | None = None
+    step_ramp: tuple[float, float] | None = None
     ramp: tuple[float, float] | None = None
     preset: str = "medium"
     unit: str | None = None
@@ -120,8 +122,10 @@ class ControlRequest:
             _set(self, "mask", _path(self.mask, f"{where}, mask"))
         for key in ("invert", "binary", "allow_empty", "flip_vertical"):
             _check_bool(getattr(self, key), f"{where}, {key}")
-        if self.ramp is not None:
-            _set(self, "ramp", _numbers(self.ramp, f"{where}, ramp", count=2, low=0.0, high=1.0))
+        for key in ("ramp", "step_ramp"):
+            if (value := getattr(self, key)) is not None:
+                two = _numbers(value, f"{where}, {key}", count=2, low=0.0, high=1.0)
+                _set(self, key, two)
         if self.steps is not None:
             steps = _numbers(self.steps, f"{where}, steps", count=2, low=0.0, high=1.0)
             if steps[0] >= steps[1]:
@@ -189,7 +193,8 @@ class GenerationRequest:
     """One clip to make. See the module; ranges are checked when it is built.
 
     ``keep`` is the region of the input that stays, as a mask (white is kept), a map or a class
-    rule; it is put back after decoding, at the input's own size.
+    rule; it is put back after decoding, at the input's own size. ``flip_vertical`` turns a video
+    upright whose rows run from the bottom up; the output is upright.
     """
 
     prompt: str
@@ -208,6 +213,7 @@ class GenerationRequest:
     length_policy: str = "refuse"
     weight_rule: str = "cap"
     max_frames: int | None = None
+    flip_vertical: bool = False
     rate: Fraction | None = None
     times: tuple[Fraction, ...] | None = None
     name: str | None = None
@@ -269,6 +275,7 @@ class GenerationRequest:
         _set(self, "step_cache", cache)
         for key in ("seed", "episode", "variant"):
             _set(self, key, _integer(getattr(self, key), key, low=0, high=2**63 - 1))
+        _check_bool(self.flip_vertical, "flip_vertical")
         if self.max_frames is not None:
             _set(self, "max_frames", _integer(self.max_frames, "max_frames", low=1))
         _set(self, "resolution", _resolution(self.resolution))
@@ -430,10 +437,10 @@ def _control_from(name: str, value: Any, base: Path) -> ControlRequest:
             inner = _resolved(inner, base, f"{where}, {key}")
         if inner is not None:
             values[key] = inner
-    if isinstance(values.get("path"), np.ndarray):
+    if isinstance(values.get("path"), np.ndarray) and values.get("clip") is None:
         values["clip"] = values.pop("path")
     given = {key: inner for key, inner in values.items() if inner is not None}
-    for key in ("ramp", "steps", "invalid", "intrinsics"):
+    for key in ("ramp", "steps", "step_ramp", "invalid", "intrinsics"):
         if isinstance(given.get(key), list):
             given[key] = tuple(given[key])
     if "invalid" in given:

@@ -271,13 +271,13 @@ def test_a_segmentation_is_read_once(make: Call, tmp_path: Path, monkeypatch: An
     from cosmos_transfer.controls import seg as seg_control
 
     calls: list[Path] = []
-    read = seg_control.read_segmentation
+    read = seg_control.open_segmentation
 
-    def counted(path: Path, **settings: Any) -> Any:
+    def counted(path: Path, *settings: Any, **where: Any) -> Any:
         calls.append(path)
-        return read(path, **settings)
+        return read(path, *settings, **where)
 
-    monkeypatch.setattr(seg_control, "read_segmentation", counted)
+    monkeypatch.setattr(seg_control, "open_segmentation", counted)
     np.save(tmp_path / "ids.npy", class_ids())
     given = {"path": tmp_path / "ids.npy", "labels": NAMES, "weight": 0.5}
     make(controls={"seg": given, "edge": {"weight": {"robot": 1.0}}})
@@ -351,6 +351,29 @@ def test_controls_of_different_steps_share_a_place_by_who_acts(make: Call) -> No
     assert not same(
         make(controls=turns, num_inference_steps=2), make(controls=halved, num_inference_steps=2)
     )
+
+
+def test_a_weight_fades_over_the_denoising_steps(make: Call) -> None:
+    def faded(**edge: object) -> GeneratedClip:
+        return make(controls={"edge": edge}, num_inference_steps=2)
+
+    assert same(faded(step_ramp=[1.0, 1.0]), faded())
+    assert same(faded(step_ramp=[1.0, 0.0]), faded(steps=[0.0, 0.5]))
+    assert same(faded(step_ramp=[0.5, 0.5]), faded(weight=0.5))
+    assert not same(faded(step_ramp=[1.0, 0.5]), faded(step_ramp=[0.5, 1.0]))
+
+
+def test_an_upside_down_video_comes_out_upright(make: Call) -> None:
+    ids = np.zeros((9, 16, 24), np.int32)
+    ids[:, :5] = 1  # not the same upside down
+    given = {"labels": NAMES, "weight": {NAMES[1]: 1.0}}
+    upright = make(controls={"edge": 1.0, "seg": given | {"path": ids}}, keep=halves())
+    seg_turned = given | {"path": ids[:, ::-1], "flip_vertical": True}
+    turned = {"edge": 1.0, "seg": seg_turned}
+    assert same(
+        make(video=clip()[:, ::-1], flip_vertical=True, controls=turned, keep=halves()), upright
+    )
+    assert not same(make(controls=turned | {"seg": given | {"path": ids[:, ::-1]}}), upright)
 
 
 def test_a_ramp_acts_on_the_frames_where_it_is_up(make: Call) -> None:

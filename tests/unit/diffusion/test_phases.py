@@ -8,18 +8,33 @@ from cosmos_transfer.diffusion.phases import Phase, Phased, plan_phases
 
 
 def test_controls_that_always_act_are_one_phase() -> None:
-    assert plan_phases((None, (0.0, 1.0)), 12) == (Phase(first=0, last=11, acts=(True, True)),)
-    assert plan_phases((), 3) == (Phase(first=0, last=2, acts=()),)
+    assert plan_phases((None, (0.0, 1.0)), 12) == (Phase(first=0, last=11, factors=(1.0, 1.0)),)
+    assert plan_phases((), 3) == (Phase(first=0, last=2, factors=()),)
 
 
 def test_phases_change_where_a_control_begins_or_ends() -> None:
     phases = plan_phases(((0.0, 0.5), None, (0.25, 0.75)), 8)
-    assert [(each.first, each.last, each.acts) for each in phases] == [
+    assert [(each.first, each.last, each.factors) for each in phases] == [
         (0, 1, (True, True, False)),
         (2, 3, (True, True, True)),
         (4, 5, (False, True, True)),
         (6, 7, (False, True, False)),
     ]
+
+
+def test_a_weight_may_fade_over_the_steps_of_its_control() -> None:
+    phases = plan_phases((None, (0.5, 1.0), None), 4, ((1.0, 0.25), (0.0, 1.0), None))
+    assert [(each.first, each.last) for each in phases] == [(0, 0), (1, 1), (2, 2), (3, 3)]
+    assert [each.factors for each in phases] == [
+        (1.0, 0.0, 1.0),
+        (0.75, 0.0, 1.0),
+        (0.5, 0.0, 1.0),
+        (0.25, 1.0, 1.0),
+    ]
+    assert not any(each.is_plain for each in phases)
+    (only,) = plan_phases((None,), 4, ((1.0, 1.0),))
+    assert only.is_plain
+    assert plan_phases((None,), 1, ((0.5, 0.0),))[0].factors == (0.5,)
 
 
 @pytest.mark.parametrize("num_steps", [1, 2, 3, 7, 12, 50])
