@@ -221,9 +221,12 @@ def picture_size(path: Path) -> tuple[int, int]:
 # ---------------------------------------------------------------------------- arrays
 
 
-def read_array(path: Path) -> Array:
-    """A ``.npy``, or the only array of a ``.npz`` or ``.safetensors``; pickles are refused."""
-    arrays = read_arrays(path)
+def read_array(path: Path, *, mapped: bool = False) -> Array:
+    """A ``.npy``, or the only array of a ``.npz`` or ``.safetensors``; pickles are refused.
+
+    ``mapped`` leaves a ``.npy`` on disk until its values are asked for; they are read-only.
+    """
+    arrays = read_arrays(path, mapped=mapped)
     if len(arrays) != 1 and "arr_0" not in arrays:
         raise MediaError(
             explain(
@@ -236,7 +239,7 @@ def read_array(path: Path) -> Array:
     return arrays.get("arr_0", next(iter(arrays.values())))
 
 
-def read_arrays(path: Path) -> dict[str, Array]:
+def read_arrays(path: Path, *, mapped: bool = False) -> dict[str, Array]:
     """All arrays of a ``.npy`` (called arr_0), ``.npz`` or ``.safetensors``, by name.
 
     Raises:
@@ -245,13 +248,15 @@ def read_arrays(path: Path) -> dict[str, Array]:
     try:
         if path.suffix.lower() == ".safetensors":
             return dict(load_file(path))
-        loaded = np.load(path, allow_pickle=False)
+        is_plain = path.suffix.lower() == ".npy"
+        mode: Literal["r"] | None = "r" if mapped and is_plain else None
+        loaded = np.load(path, allow_pickle=False, mmap_mode=mode)
         if isinstance(loaded, np.ndarray):
             return {"arr_0": loaded}
         with loaded:
             return {name: loaded[name] for name in loaded.files}
     except _DAMAGED_ARRAY as error:
-        if "pickle" in str(error).lower():
+        if "pickle" in str(error).lower() or "python objects" in str(error).lower():
             raise MediaError(
                 explain(
                     str(path),

@@ -27,6 +27,7 @@ from cosmos_transfer.inputs.media import (
     ARRAY_SUFFIXES,
     IMAGE_SUFFIXES,
     Array,
+    MediaKind,
     decode_video,
     media_kind,
     picture_frames,
@@ -160,27 +161,17 @@ def read_clip(
     """
     path = Path(path)
     kind = media_kind(path)
+    seconds: list[Fraction | None] = []
+    frames = _stack(path, islice(_each_frame(path, kind, seconds), max_frames), size)
     times: Sequence[Fraction] | None = None
     clock: Fraction | None = None
-    if kind == "array":
-        frames = _array_frames(path, read_array(path))[:max_frames]
-        frames = frames if size is None else resize_frames(frames, size, how="area")
-        is_still = False
-    elif kind == "folder":
-        files = list_series(path, (*IMAGE_SUFFIXES, *ARRAY_SUFFIXES), what="pictures").files
-        frames = _stack(path, (read_still(file) for file in files[:max_frames]), size)
-        times, clock = _folder_clock(path, len(files))
-        is_still = False
+    if kind == "folder":
+        times, clock = _folder_clock(path, len(_pictures_of(path)))
     elif kind == "image":
-        pairs = list(islice(picture_frames(path, "RGB"), max_frames))
-        frames = _stack(path, (pixels for pixels, _ in pairs), size)
-        times = [time for _, time in pairs]
-        is_still = len(pairs) == 1
-    else:
-        raw: list[Fraction | None] = []
-        frames = _stack(path, _video_pixels(path, raw, max_frames), size)
-        times, clock = regular_times(raw, path=path)
-        is_still = False
+        times = [each for each in seconds if each is not None]
+    elif kind == "video":
+        times, clock = regular_times(seconds, path=path)
+    is_still = kind == "image" and len(frames) == 1
     if rate is not None or times is None:
         clock = Fraction(rate or clock or DEFAULT_RATE)
         times = uniform_times(len(frames), clock)
@@ -194,6 +185,33 @@ def read_clip(
     )
 
 
+def stream_frames(
+    path: str | Path, *, size: Size | None = None, block_frames: int = 32
+) -> Iterator[UInt8[np.ndarray, "f h w 3"]]:
+    """The frames of a clip in blocks, so that a long one never stands in memory whole.
+
+    The frames are those of :func:`read_clip`; :func:`probe_clip` tells their number and times.
+
+    Args:
+        path: As for :func:`read_clip`.
+        size: Scale every frame to it (area means).
+        block_frames: Frames of every block but the last, which may be shorter.
+
+    Raises:
+        MediaError: As :func:`read_clip`; faults of later frames come when they are reached.
+        ShapeError: Frames of different sizes, or an array of another shape.
+    """
+    path = Path(path)
+    frames = _alike(path, _each_frame(path, media_kind(path), []))
+    is_empty = True
+    while block := list(islice(frames, block_frames)):
+        is_empty = False
+        stacked = np.stack(block)
+        yield stacked if size is None else resize_frames(stacked, size, how="area")
+    if is_empty:
+        raise no_frames(path)
+
+
 def probe_clip(path: str | Path, *, rate: Fraction | int | None = None) -> ClipInfo:
     """Count, size and times of a clip, by decoding it; frames are not kept."""
     path = Path(path)
@@ -205,7 +223,7 @@ def probe_clip(path: str | Path, *, rate: Fraction | int | None = None) -> ClipI
         frames = _array_frames(path, read_array(path))
         num_frames, size, found = len(frames), Size(*frames.shape[1:3]), "array"
     elif kind == "folder":
-        files = list_series(path, (*IMAGE_SUFFIXES, *ARRAY_SUFFIXES), what="pictures").files
+        files = _pictures_of(path)
         size = _same_size(path, (Size(*_still_size(file)) for file in files))
         num_frames, found = len(files), "folder"
         times, clock = _folder_clock(path, num_frames)
@@ -266,24 +284,45 @@ def _array_frames(path: Path, array: Array) -> UInt8[np.ndarray, "f h w 3"]:
     return array
 
 
-def _video_pixels(
-    path: Path, raw_times: list[Fraction | None], max_frames: int | None
-) -> Iterator[Array]:
-    for frame in islice(decode_video(path, "rgb24"), max_frames):
-        raw_times.append(frame.seconds)
-        assert frame.pixels is not None
-        yield frame.pixels
+def _pictures_of(path: Path) -> tuple[Path, ...]:
+    return list_series(path, (*IMAGE_SUFFIXES, *ARRAY_SUFFIXES), what="pictures").files
+
+
+def _each_frame(
+    path: Path, kind: MediaKind, seconds: list[Fraction | None]
+) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
+    """Frame after frame of whatever the path holds; times, where it has them, are appended."""
+    if kind == "array":
+        yield from _array_frames(path, read_array(path, mapped=True))
+    elif kind == "folder":
+        yield from map(read_still, _pictures_of(path))
+    elif kind == "image":
+        for pixels, time in picture_frames(path, "RGB"):
+            seconds.append(time)
+            yield pixels
+    else:
+        for frame in decode_video(path, "rgb24"):
+            seconds.append(frame.seconds)
+            assert frame.pixels is not None
+            yield frame.pixels
+
+
+def _alike(path: Path, frames: Iterator[Array]) -> Iterator[Array]:
+    """The frames; one of another size than the first is refused."""
+    shape: tuple[int, ...] = ()
+    for index, frame in enumerate(frames):
+        shape = shape or frame.shape
+        if frame.shape != shape:
+            raise _uneven(path, Size(*shape[:2]), Size(*frame.shape[:2]), index)
+        yield frame
 
 
 def _stack(path: Path, frames: Iterator[Array], size: Size | None) -> Array:
     """Frames in one array, scaled to ``size``; a second size or no frame at all is refused."""
-    kept: list[Array] = []
-    shape: tuple[int, ...] = ()
-    for frame in frames:
-        shape = shape or frame.shape
-        if frame.shape != shape:
-            raise _uneven(path, Size(*shape[:2]), Size(*frame.shape[:2]), len(kept))
-        kept.append(frame if size is None else resize_frames(frame[None], size, how="area")[0])
+    kept = [
+        frame if size is None else resize_frames(frame[None], size, how="area")[0]
+        for frame in _alike(path, frames)
+    ]
     if not kept:
         raise no_frames(path)
     return np.stack(kept)

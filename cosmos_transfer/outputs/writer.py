@@ -15,11 +15,11 @@ import re
 import shutil
 import tempfile
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -129,12 +129,76 @@ def write_clip(
             form = Image.registered_extensions()[target.suffix.lower()]
             Image.fromarray(frames[0]).save(unfinished, format=form, **options)
         return target
+    return write_blocks(path, [frames], times=times, rate=rate, codec=codec, overwrite=overwrite)
+
+
+def write_blocks(
+    path: str | Path,
+    blocks: Iterable[np.ndarray],
+    *,
+    times: Sequence[Fraction],
+    rate: Fraction | int,
+    codec: str = "h264",
+    overwrite: bool = False,
+) -> Path:
+    """Write a clip whose frames come in blocks, such as ``inputs.video.stream_frames`` gives.
+
+    One block is held at a time. Nothing is left behind where the blocks end early.
+
+    Args:
+        path: As for :func:`write_clip`.
+        blocks: Frames in their order, f h w 3 uint8; every block of the same size.
+        times: When each frame is shown, in seconds from 0.
+        rate: Frames per second; the length of the last frame.
+        codec: See the module.
+        overwrite: Replace a file that is there.
+
+    Raises:
+        MediaError: The file is there already, or cannot be written.
+        ConfigError: The name's ending does not fit the codec, or the times fit no clock.
+        ShapeError: More or fewer frames than times, or of different sizes.
+    """
+    path, rate, times = Path(path), Fraction(rate), tuple(times)
+    _check_times(path, times, len(times))
+    frames = _counted(path, blocks, len(times))
     if codec == "png":
         return _write_folder(path, frames, times, rate, overwrite=overwrite)
     target = _video_target(path, codec)
     with complete_file(target, overwrite=overwrite) as unfinished:
         _encode(unfinished, target.suffix.lower(), frames, times, rate, _ENCODERS[codec])
     return target
+
+
+def _counted(
+    path: Path, blocks: Iterable[np.ndarray], num_frames: int
+) -> Iterator[UInt8[np.ndarray, "_ _ 3"]]:
+    """Frame after frame, as many as there are times and all of one size."""
+    count, shape = 0, None
+    for block in blocks:
+        check_frames(block, where=str(path))
+        for frame in block:
+            shape = shape or frame.shape
+            if frame.shape != shape:
+                raise ShapeError(
+                    explain(
+                        str(path),
+                        expected=f"frames of one size ({shape[1]}x{shape[0]})",
+                        got=f"{frame.shape[1]}x{frame.shape[0]} at frame {count}",
+                        do="Scale all blocks to one size.",
+                    )
+                )
+            count += 1
+            if count <= num_frames:
+                yield frame
+    if count != num_frames:
+        raise ShapeError(
+            explain(
+                str(path),
+                expected=f"one frame for each of {num_frames} times",
+                got=f"{count}",
+                do="Give as many times as frames.",
+            )
+        )
 
 
 def check_destination(
@@ -330,12 +394,14 @@ def _unwritable(path: Path, error: Exception) -> MediaError:
 def _encode(
     path: Path,
     suffix: str,
-    frames: UInt8[np.ndarray, "f h w 3"],
+    frames: Iterator[UInt8[np.ndarray, "h w 3"]],
     times: Sequence[Fraction],
     rate: Fraction,
     how: _Encoder,
 ) -> None:
-    height, width = frames.shape[1:3]
+    first = next(frames)
+    frames = chain([first], frames)
+    height, width = first.shape[:2]
     pixel_format = how.pixel_format
     if pixel_format == "yuv420p" and (height % 2 or width % 2):
         # Half-size colour planes need even sides; full-size ones bring the exact size back.
@@ -409,7 +475,7 @@ def _clock(
 
 def _write_folder(
     path: Path,
-    frames: UInt8[np.ndarray, "f h w 3"],
+    frames: Iterator[UInt8[np.ndarray, "h w 3"]],
     times: Sequence[Fraction],
     rate: Fraction,
     *,
