@@ -72,6 +72,7 @@ class GridConfig:
     base_resolution: int = 16  # vertices along an axis of the coarsest level
     per_level_scale: float | None = None  # growth from level to level; None: see growth
     interpolation: Interpolation = Interpolation.LINEAR
+    stochastic_interpolation: bool = False  # the table's gradient goes to one vertex of each cell
 
     def __post_init__(self) -> None:
         """Refuse what no grid can be."""
@@ -137,7 +138,139 @@ class FrequencyConfig:
         _check_range("frequency.num_frequencies", self.num_frequencies, 1, 64)
 
 
-EncodingConfig = GridConfig | FrequencyConfig
+@dataclass(slots=True, kw_only=True)
+class TriangleWaveConfig:
+    """Triangle waves of each coordinate at octaves of half a period per unit."""
+
+    num_frequencies: int = 12
+
+    def __post_init__(self) -> None:
+        """Refuse counts that no float can hold the octaves of."""
+        _check_range("triangle_wave.num_frequencies", self.num_frequencies, 1, 64)
+
+
+@dataclass(slots=True, kw_only=True)
+class OneBlobConfig:
+    """A soft histogram of each coordinate over the unit interval."""
+
+    num_bins: int = 16
+
+    def __post_init__(self) -> None:
+        """Refuse counts that are no power of two, as tiny-cuda-nn does."""
+        _check_range("one_blob.num_bins", self.num_bins, 1, 2**16)
+        if self.num_bins & (self.num_bins - 1):
+            raise ConfigError(
+                explain(
+                    "one_blob.num_bins",
+                    expected="a power of two",
+                    got=f"{self.num_bins}",
+                    do="16 is usual.",
+                )
+            )
+
+
+@dataclass(slots=True, kw_only=True)
+class SphericalHarmonicsConfig:
+    """Real spherical harmonics of a direction given as ``(v + 1) / 2``."""
+
+    degree: int = 4  # bands; degree ** 2 features
+
+    def __post_init__(self) -> None:
+        """Refuse degrees beyond tiny-cuda-nn's."""
+        _check_range("spherical_harmonics.degree", self.degree, 1, 8)
+
+
+@dataclass(slots=True, kw_only=True)
+class IdentityConfig:
+    """Each coordinate times ``scale`` plus ``offset``."""
+
+    scale: float = 1.0
+    offset: float = 0.0
+
+
+class Reduction(StrEnum):
+    """How the features of a composite's parts become one vector."""
+
+    CONCATENATION = "Concatenation"
+    SUM = "Sum"
+    PRODUCT = "Product"
+
+
+@dataclass(slots=True, kw_only=True)
+class CompositePart:
+    """One encoding of a composite, and the coordinates it reads."""
+
+    encoding: EncodingConfig
+    num_dims: int | None = None  # None, for one part at most: those that the others leave
+    begin: int | None = None  # None: where the part before ends
+
+
+@dataclass(slots=True, kw_only=True)
+class CompositeConfig:
+    """Encodings of different coordinates side by side, added or multiplied."""
+
+    parts: tuple[CompositePart, ...]
+    reduction: Reduction = Reduction.CONCATENATION
+
+    def __post_init__(self) -> None:
+        """Refuse a composite of nothing."""
+        self.parts = tuple(self.parts)
+        self.reduction = _member(Reduction, self.reduction, "composite.reduction")
+        if not self.parts:
+            raise ConfigError(
+                explain(
+                    "encoding.nested",
+                    expected="at least one encoding",
+                    got="none",
+                    do="List the encodings.",
+                )
+            )
+
+    def ranges(self, num_dims: int) -> tuple[tuple[int, int], ...]:
+        """First coordinate and number of coordinates of each part, for ``num_dims`` in all.
+
+        Raises:
+            ConfigError: the parts do not fit into ``num_dims`` coordinates.
+        """
+        open_parts = sum(part.num_dims is None for part in self.parts)
+        given = sum(part.num_dims or 0 for part in self.parts)
+        if open_parts > 1 or (open_parts and any(part.begin is not None for part in self.parts)):
+            raise ConfigError(
+                explain(
+                    "encoding.nested",
+                    expected="n_dims_to_encode on every part, or on all but one and no "
+                    "dims_to_encode_begin",
+                    got=f"{open_parts} parts without it",
+                    do="Write n_dims_to_encode.",
+                )
+            )
+        ranges, begin = [], 0
+        for part in self.parts:
+            begin = begin if part.begin is None else part.begin
+            size = num_dims - given if part.num_dims is None else part.num_dims
+            if size < 0 or begin < 0 or begin + size > num_dims:
+                raise ConfigError(
+                    explain(
+                        "encoding.nested",
+                        expected=f"parts within {num_dims} coordinates",
+                        got=f"coordinates {begin} to {begin + size}",
+                        do="Correct n_dims_to_encode and dims_to_encode_begin.",
+                    )
+                )
+            ranges.append((begin, size))
+            begin += size
+        return tuple(ranges)
+
+
+EncodingConfig = (
+    GridConfig
+    | FrequencyConfig
+    | TriangleWaveConfig
+    | OneBlobConfig
+    | SphericalHarmonicsConfig
+    | IdentityConfig
+    | CompositeConfig
+)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -256,13 +389,51 @@ def encoding_from_json(spec: Mapping[str, Any]) -> EncodingConfig:
     Raises:
         ConfigError: an encoding, a key or a value that is not honoured here, by name.
     """
-    reader = _Reader("encoding", spec)
-    otype = reader.otype((*_GRID_OTYPES, "frequency"))
-    if otype == "frequency":
-        frequency = FrequencyConfig(num_frequencies=reader.integer("n_frequencies", 12))
-        reader.finish()
-        return frequency
+    return _encoding_from(_Reader("encoding", spec))
 
+
+def _encoding_from(reader: _Reader) -> EncodingConfig:
+    otype = reader.otype((*_GRID_OTYPES, *_OTHER_OTYPES))
+    config = _grid_from(reader, otype) if otype in _GRID_OTYPES else _OTHER_OTYPES[otype](reader)
+    reader.finish()
+    return config
+
+
+def _composite_from(reader: _Reader) -> CompositeConfig:
+    nested = reader.sequence("nested")
+    parts = []
+    for part_index, spec in enumerate(nested):
+        part = _Reader(f"{reader.where}.nested[{part_index}]", spec)
+        num_dims = part.integer("n_dims_to_encode", 0) if part.has("n_dims_to_encode") else None
+        begin = (
+            part.integer("dims_to_encode_begin", 0) if part.has("dims_to_encode_begin") else None
+        )
+        parts.append(CompositePart(encoding=_encoding_from(part), num_dims=num_dims, begin=begin))
+    reduction = _member(
+        Reduction, reader.text("reduction", "Concatenation"), f"{reader.where}.reduction"
+    )
+    return CompositeConfig(parts=tuple(parts), reduction=reduction)
+
+
+_OTHER_OTYPES: dict[str, Callable[[_Reader], EncodingConfig]] = {
+    "frequency": lambda reader: FrequencyConfig(
+        num_frequencies=reader.integer("n_frequencies", 12)
+    ),
+    "trianglewave": lambda reader: TriangleWaveConfig(
+        num_frequencies=reader.integer("n_frequencies", 12)
+    ),
+    "oneblob": lambda reader: OneBlobConfig(num_bins=reader.integer("n_bins", 16)),
+    "sphericalharmonics": lambda reader: SphericalHarmonicsConfig(
+        degree=reader.integer("degree", 4)
+    ),
+    "identity": lambda reader: IdentityConfig(
+        scale=reader.number("scale", 1.0), offset=reader.number("offset", 0.0)
+    ),
+    "composite": _composite_from,
+}
+
+
+def _grid_from(reader: _Reader, otype: str) -> GridConfig:
     kind = _GRID_OTYPES[otype] or GridKind.HASH
     if reader.has("type"):
         name = reader.text("type", "Hash")
@@ -290,10 +461,9 @@ def encoding_from_json(spec: Mapping[str, Any]) -> EncodingConfig:
                 )
             )
         num_levels = num_features // features_per_level
-    reader.refuse_unless("stochastic_interpolation", False)
     reader.refuse_unless("fixed_point_pos", False)
     reader.refuse_unless("hash", "CoherentPrime")
-    grid = GridConfig(
+    return GridConfig(
         kind=kind,
         num_levels=num_levels,
         features_per_level=features_per_level,
@@ -303,25 +473,52 @@ def encoding_from_json(spec: Mapping[str, Any]) -> EncodingConfig:
         interpolation=_member(
             Interpolation, reader.text("interpolation", "linear"), "encoding.interpolation"
         ),
+        stochastic_interpolation=reader.flag("stochastic_interpolation", False),
     )
-    reader.finish()
-    return grid
 
 
 def encoding_to_json(config: EncodingConfig) -> dict[str, Any]:
     """The tiny-cuda-nn spelling of an encoding; the inverse of :func:`encoding_from_json`."""
-    if isinstance(config, FrequencyConfig):
-        return {"otype": "Frequency", "n_frequencies": config.num_frequencies}
-    return {
-        "otype": "Grid",
-        "type": config.kind.value.capitalize(),
-        "n_levels": config.num_levels,
-        "n_features_per_level": config.features_per_level,
-        "log2_hashmap_size": config.log2_table_size,
-        "base_resolution": config.base_resolution,
-        "per_level_scale": config.growth,
-        "interpolation": config.interpolation.value.capitalize(),
-    }
+    match config:
+        case FrequencyConfig():
+            return {"otype": "Frequency", "n_frequencies": config.num_frequencies}
+        case TriangleWaveConfig():
+            return {"otype": "TriangleWave", "n_frequencies": config.num_frequencies}
+        case OneBlobConfig():
+            return {"otype": "OneBlob", "n_bins": config.num_bins}
+        case SphericalHarmonicsConfig():
+            return {"otype": "SphericalHarmonics", "degree": config.degree}
+        case IdentityConfig():
+            return {"otype": "Identity", "scale": config.scale, "offset": config.offset}
+        case CompositeConfig():
+            return {
+                "otype": "Composite",
+                "reduction": config.reduction.value,
+                "nested": [_part_to_json(part) for part in config.parts],
+            }
+        case GridConfig():
+            spec = {
+                "otype": "Grid",
+                "type": config.kind.value.capitalize(),
+                "n_levels": config.num_levels,
+                "n_features_per_level": config.features_per_level,
+                "log2_hashmap_size": config.log2_table_size,
+                "base_resolution": config.base_resolution,
+                "per_level_scale": config.growth,
+                "interpolation": config.interpolation.value.capitalize(),
+            }
+            if config.stochastic_interpolation:
+                spec["stochastic_interpolation"] = True
+            return spec
+
+
+def _part_to_json(part: CompositePart) -> dict[str, Any]:
+    spec = encoding_to_json(part.encoding)
+    if part.num_dims is not None:
+        spec["n_dims_to_encode"] = part.num_dims
+    if part.begin is not None:
+        spec["dims_to_encode_begin"] = part.begin
+    return spec
 
 
 def network_from_json(spec: Mapping[str, Any]) -> MlpConfig:
@@ -472,6 +669,32 @@ class _Reader:
     def mapping(self, key: str) -> Mapping[str, Any]:
         return self._expect(
             key, self._take(key, None), "a JSON object", lambda v: isinstance(v, Mapping)
+        )
+
+    def flag(self, key: str, default: bool) -> bool:
+        value = self._take(key, default)
+        if isinstance(value, bool):
+            return value
+        raise ConfigError(
+            explain(
+                f"{self.where}.{key}",
+                expected="true or false",
+                got=json.dumps(value),
+                do="Correct the value.",
+            )
+        )
+
+    def sequence(self, key: str) -> list[Mapping[str, Any]]:
+        value = self._take(key, None)
+        if isinstance(value, list) and all(isinstance(item, Mapping) for item in value):
+            return value
+        raise ConfigError(
+            explain(
+                f"{self.where}.{key}",
+                expected="a list of JSON objects",
+                got="nothing" if value is None else type(value).__name__,
+                do="Give one object per encoding.",
+            )
         )
 
     def refuse_unless(self, key: str, only: Any) -> None:

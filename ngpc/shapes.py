@@ -89,6 +89,9 @@ class GridLayout:
     kind: GridKind
     num_dims: int
     features_per_level: int
+    log2_table_size: int
+    base_resolution: int
+    per_level_scale: float
     levels: tuple[GridLevel, ...]
 
     @property
@@ -182,7 +185,13 @@ def grid_layout(
         )
         offset += num_entries
     return GridLayout(
-        kind=kind, num_dims=num_dims, features_per_level=features_per_level, levels=tuple(levels)
+        kind=kind,
+        num_dims=num_dims,
+        features_per_level=features_per_level,
+        log2_table_size=log2_table_size,
+        base_resolution=base_resolution,
+        per_level_scale=per_level_scale,
+        levels=tuple(levels),
     )
 
 

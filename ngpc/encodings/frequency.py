@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from ngpc.backends.registry import AUTO
 from ngpc.config import FrequencyConfig
+from ngpc.encodings.padding import PaddedEncoding
 from ngpc.ops.frequency import encode_frequency
 
 
-class Frequency(nn.Module):
+class Frequency(PaddedEncoding):
     """Sines and cosines of each coordinate at octaves."""
+
+    config: FrequencyConfig
 
     padding_value = 1.0
     """What fills up the features before a perceptron: ones, whose weights act as a bias."""

@@ -69,7 +69,10 @@ class FusedMLP(nn.Module):
 
     def forward(self, inputs: Float[Tensor, "p i"]) -> Float[Tensor, "p o"]:
         """Run the perceptron in the precision of its weights."""
-        first, last = self.weights[0], self.weights[-1]
+        # One by one: a slice of a ParameterList wraps its tensors into new parameters, which cuts
+        # the path to a tensor that stands in for one (``functional_call``).
+        weights = [self.weights[index] for index in range(len(self.weights))]
+        first = weights[0]
         if inputs.ndim != 2 or inputs.shape[1] != self.num_inputs:
             raise ShapeError(
                 explain(
@@ -81,11 +84,7 @@ class FusedMLP(nn.Module):
             )
         # The weights decide the precision, so that a half-precision network takes any encoding.
         inputs = inputs.to(first.dtype)
-        if len(self.weights) == 1:
-            first = first[: self.num_outputs]
-            matrices = [first]
-        else:
-            matrices = [*self.weights[:-1], last[: self.num_outputs]]
+        matrices = [*weights[:-1], weights[-1][: self.num_outputs]]
         padded = functional.pad(
             inputs, (0, first.shape[1] - self.num_inputs), value=self.padding_value
         )

@@ -68,6 +68,43 @@ def encode_grid(
     return torch.cat(features, dim=1).to(table.dtype)
 
 
+def gather_picked_vertices(
+    positions: Float[Tensor, "p x"],
+    table: Float[Tensor, "e v"],
+    samples: Float[Tensor, "p l"],
+    *,
+    layout: GridLayout,
+    interpolation: Interpolation,
+) -> Float[Tensor, "p d"]:
+    """The features of one vertex of each position's cell, picked by a number in [0, 1) per level.
+
+    Along every axis the upper vertex is taken where the number is below its weight. One number
+    serves all axes, as in tiny-cuda-nn: each axis is picked as often as it weighs, but the axes are
+    not independent.
+
+    Source:
+        tiny-cuda-nn, ``kernel_grid_backward`` (``stochastic_interpolation``).
+    """
+    double = torch.float64 in (positions.dtype, table.dtype)
+    compute_dtype = torch.float64 if double else torch.float32
+    level_tables = table.split([level.num_entries for level in layout.levels])
+    features = []
+    for level_index, (level, level_table) in enumerate(
+        zip(layout.levels, level_tables, strict=True)
+    ):
+        located = grid_coordinates(positions.detach(), level, compute_dtype)
+        cell = located.floor()
+        upper = located - cell
+        if interpolation is Interpolation.SMOOTHSTEP:
+            upper = upper * upper * (3.0 - 2.0 * upper)
+        is_upper = samples[:, level_index : level_index + 1].to(compute_dtype) < upper
+        vertices = cell.to(torch.int64)
+        if interpolation is not Interpolation.NEAREST:
+            vertices = vertices + is_upper.to(torch.int64)
+        features.append(level_table.index_select(0, vertex_indices(vertices, level)))
+    return torch.cat(features, dim=1)
+
+
 def grid_coordinates(
     positions: Float[Tensor, "p x"], level: GridLevel, dtype: torch.dtype
 ) -> Float[Tensor, "p x"]:

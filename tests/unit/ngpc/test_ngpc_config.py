@@ -10,12 +10,20 @@ import pytest
 from ngpc.config import (
     Activation,
     AdamConfig,
+    CompositeConfig,
+    CompositePart,
+    EncodingConfig,
     FrequencyConfig,
     GridConfig,
+    IdentityConfig,
     ImageFitConfig,
     Interpolation,
     MlpConfig,
     NetworkKind,
+    OneBlobConfig,
+    Reduction,
+    SphericalHarmonicsConfig,
+    TriangleWaveConfig,
     encoding_from_json,
     encoding_to_json,
     growth_to_reach,
@@ -53,6 +61,22 @@ def test_type_wins_over_otype() -> None:
     assert encoding_from_json({"otype": "HashGrid", "type": "tile"}).kind is GridKind.TILED
 
 
+def test_parts_of_a_composite_take_their_coordinates() -> None:
+    part = {"otype": "Identity"}
+    spec = {"otype": "composite", "nested": [{**part, "n_dims_to_encode": 3}, part]}
+    config = encoding_from_json(spec)
+    assert config.ranges(5) == ((0, 3), (3, 2))
+    with pytest.raises(ConfigError, match="parts within 2 coordinates, got coordinates 0 to 3"):
+        config.ranges(2)
+    with pytest.raises(ConfigError, match="got 2 parts without it"):
+        encoding_from_json({"otype": "Composite", "nested": [part, part]}).ranges(5)
+    overlapping = [
+        {**part, "n_dims_to_encode": 2, "dims_to_encode_begin": begin} for begin in (1, 0)
+    ]
+    config = encoding_from_json({"otype": "Composite", "nested": overlapping})
+    assert config.ranges(3) == ((1, 2), (0, 2))
+
+
 def test_n_features_stands_for_levels() -> None:
     spec = {"otype": "Grid", "n_features": 32, "n_features_per_level": 4}
     assert encoding_from_json(spec).num_levels == 8
@@ -71,11 +95,23 @@ def test_dense_grids_end_at_256_vertices_unless_told_otherwise() -> None:
 
 
 @pytest.mark.parametrize("config", [
+    GridConfig(stochastic_interpolation=True, per_level_scale=1.5),
+    TriangleWaveConfig(num_frequencies=5),
+    OneBlobConfig(num_bins=32),
+    SphericalHarmonicsConfig(degree=3),
+    IdentityConfig(scale=2.0, offset=-1.0),
+    CompositeConfig(
+        parts=(
+            CompositePart(encoding=IdentityConfig(), num_dims=3, begin=1),
+            CompositePart(encoding=SphericalHarmonicsConfig()),
+        ),
+        reduction=Reduction.SUM,
+    ),
     GridConfig(kind=GridKind.TILED, num_levels=3, features_per_level=8, log2_table_size=12,
                base_resolution=9, per_level_scale=1.25, interpolation=Interpolation.SMOOTHSTEP),
     FrequencyConfig(num_frequencies=7),
 ])  # fmt: skip
-def test_encodings_survive_the_round_trip(config: GridConfig | FrequencyConfig) -> None:
+def test_encodings_survive_the_round_trip(config: EncodingConfig) -> None:
     assert encoding_from_json(json.loads(json.dumps(encoding_to_json(config)))) == config
 
 
@@ -94,10 +130,20 @@ def test_networks_survive_the_round_trip(activation: Activation) -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"otype": "OneBlob"}, r"encoding\.otype: expected one of .*frequency, got 'OneBlob'"),
+        ({"otype": "TwoBlobs"}, r"encoding\.otype: expected one of .*oneblob.*, got 'TwoBlobs'"),
         ({}, r"encoding\.otype: .* got nothing"),
         ({"otype": "Grid", "n_level": 8}, "got 'n_level'. Did you mean 'n_levels'"),
-        ({"otype": "Grid", "stochastic_interpolation": True}, "stochastic_interpolation.*false"),
+        ({"otype": "Grid", "stochastic_interpolation": 1}, "stochastic_interpolation.*got 1"),
+        ({"otype": "Grid", "fixed_point_pos": True}, "fixed_point_pos.*false"),
+        ({"otype": "OneBlob", "n_bins": 12}, "a power of two, got 12"),
+        ({"otype": "SphericalHarmonics", "degree": 9}, "from 1 to 8, got 9"),
+        ({"otype": "Composite"}, "nested: expected a list of JSON objects, got nothing"),
+        ({"otype": "Composite", "nested": []}, "nested: expected at least one encoding"),
+        (
+            {"otype": "Composite", "nested": [{"otype": "Identity", "degree": 4}]},
+            r"encoding.nested\[0\]: .* got 'degree'",
+        ),
+        ({"otype": "Composite", "nested": [{"otype": "Identity"}], "reduction": "Max"}, "'Max'"),
         ({"otype": "Grid", "hash": "Prime"}, '"CoherentPrime".*got "Prime"'),
         ({"otype": "Grid", "n_levels": "8"}, "n_levels: expected a whole number"),
         ({"otype": "Grid", "n_levels": True}, "n_levels: expected a whole number, got true"),
