@@ -14,6 +14,9 @@ carla       ``semantic_segmentation`` or ``semantic`` and ``depth`` beside ``rgb
 mujoco      one ``.npz`` with ``rgb``, and ``depth`` or ``segmentation``
 timestamps  pictures named by a time in microseconds, as nuScenes does
 ==========  ======================================================================
+
+A folder that holds one recording and nothing else of the kind (a render product, ``clip_0000``)
+stands for it; where it holds several, one must be named.
 """
 
 from __future__ import annotations
@@ -66,6 +69,19 @@ def open_scene(path: str | Path, *, tool: str | None = None) -> SimulatorScene:
     for recognises, read in _READERS.values():
         if recognises(path):
             return read(path)
+    inner = [each for each in _folders(path) if any(known(each) for known, _ in _READERS.values())]
+    if len(inner) == 1:
+        return open_scene(inner[0])
+    if inner:
+        listed = ", ".join(each.name for each in inner[:6]) + (", ..." if len(inner) > 6 else "")
+        raise MediaError(
+            explain(
+                str(path),
+                expected="one recording",
+                got=f"{len(inner)} ({listed})",
+                do=f"Name one of them, such as {inner[0]}.",
+            )
+        )
     raise MediaError(
         explain(
             str(path),
@@ -74,6 +90,10 @@ def open_scene(path: str | Path, *, tool: str | None = None) -> SimulatorScene:
             do="Name the clip and the controls one by one (video, controls.depth.path, ...).",
         )
     )
+
+
+def _folders(path: Path) -> list[Path]:
+    return sorted(each for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
 
 
 def _listing(path: Path) -> str:

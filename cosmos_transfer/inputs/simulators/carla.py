@@ -1,9 +1,10 @@
 """CARLA recordings: one folder a sensor, pictures named by the frame of the simulation.
 
 Depth is CARLA's 24-bit coding in the order R, G, B, as ``save_to_disk`` writes it without a colour
-converter. Semantic pictures hold the tag in red, or are drawn in the CityScapes palette; the order
-of tags changed with version 0.9.14, so that a ``scene.json`` with ``{"carla_version": "0.9.13"}``
-is asked of older recordings.
+converter; ``{"channel_order": "bgr"}`` in ``scene.json`` says that the sensor's ``raw_data`` was
+kept (BGRA arrays). Semantic pictures hold the tag in red, or are drawn in the CityScapes palette;
+the order of tags changed with version 0.9.14, so that a ``scene.json`` with
+``{"carla_version": "0.9.13"}`` is asked of older recordings.
 
 Source:
     CARLA documentation, sensors reference.
@@ -36,6 +37,8 @@ def open_recording(path: Path) -> SimulatorScene:
     controls: dict[str, dict[str, Any]] = {}
     if (depth := first_that_exists(path, *_DEPTH)) is not None:
         controls["depth"] = {"path": depth, "unit": "carla24"}
+        if "channel_order" in settings:
+            controls["depth"]["channel_order"] = settings["channel_order"]
     if (semantic := first_that_exists(path, *_SEMANTIC, "seg")) is not None:
         version = settings.get("carla_version")
         controls["seg"] = {

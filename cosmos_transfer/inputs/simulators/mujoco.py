@@ -5,6 +5,9 @@ background is at ``zfar * extent``) and segmentation (h w 2, int32: object id an
 background is -1, -1), all upright. :func:`scene_from_arrays` takes them as they are; a ``.npz``
 with the same names is a recording.
 
+Raw OpenGL buffers, which older tools keep, run from the bottom up (``flip``) and hold depth from 0
+at the near plane to 1 at the far one: with ``planes`` they become metres.
+
 Source:
     MuJoCo documentation, ``mujoco.Renderer``.
 """
@@ -26,6 +29,7 @@ GEOM = 5
 """``mjOBJ_GEOM``: what the renderer tells apart unless asked otherwise."""
 # Times of a simulation are sums of its step: this is far below any, and far above their rounding.
 _MICROSECOND = 1_000_000
+_PLANES = ("znear", "zfar", "extent")
 
 
 def scene_from_arrays(
@@ -36,6 +40,7 @@ def scene_from_arrays(
     names: Mapping[int, str] | None = None,
     times: np.ndarray | None = None,
     flip: bool = False,
+    planes: tuple[float, float, float] | None = None,
     path: Path = Path("arrays"),
 ) -> SimulatorScene:
     """A scene from what ``mujoco.Renderer`` returned, frame by frame stacked.
@@ -47,6 +52,8 @@ def scene_from_arrays(
         names: Class name by geom id: ``{i: model.geom(i).name for i in range(model.ngeom)}``.
         times: ``data.time`` of every frame in seconds, f.
         flip: Turn pictures upside down, as raw OpenGL buffers need.
+        planes: ``znear``, ``zfar`` and ``stat.extent`` of the model, where ``depth`` is a buffer in
+            [0, 1] instead of metres.
         path: What errors call the arrays.
 
     Raises:
@@ -75,6 +82,9 @@ def scene_from_arrays(
     controls: dict[str, dict[str, Any]] = {}
     if depth is not None:
         controls["depth"] = {"clip": depth[:, ::step], "unit": "m"}
+        if planes is not None:
+            names_of = ("near", "far", "extent")
+            controls["depth"] |= {"unit": "mujoco01", **dict(zip(names_of, planes, strict=True))}
     if segmentation is not None:
         ids = _geom_ids(segmentation, path)[:, ::step]
         table = {0: "background"} | {
@@ -98,15 +108,33 @@ def is_recording(path: Path) -> bool:
 
 
 def open_recording(path: Path) -> SimulatorScene:
-    """A ``.npz`` with ``rgb``, ``depth``, ``segmentation``, ``names`` by geom id, ``times``."""
+    """A ``.npz`` with ``rgb``, ``depth``, ``segmentation``, ``names`` by geom id, ``times``; with
+    ``znear``, ``zfar`` and ``extent`` where depth is a buffer, and ``flip`` where rows run from the
+    bottom up.
+
+    Raises:
+        ShapeError: Some of the planes without the others.
+    """
     found = read_arrays(path)
     names = found.get("names")
+    planes = [float(found[each]) for each in _PLANES if each in found]
+    if planes and len(planes) != len(_PLANES):
+        raise ShapeError(
+            explain(
+                str(path),
+                expected=f"{', '.join(_PLANES)}, or none of them",
+                got=", ".join(each for each in _PLANES if each in found),
+                do="Keep model.vis.map.znear, model.vis.map.zfar and model.stat.extent.",
+            )
+        )
     return scene_from_arrays(
         rgb=found.get("rgb"),
         depth=found.get("depth"),
         segmentation=found.get("segmentation"),
         names=None if names is None else dict(enumerate(names.tolist())),
         times=found.get("times"),
+        flip=bool(found.get("flip", False)),
+        planes=(planes[0], planes[1], planes[2]) if planes else None,
         path=path,
     )
 

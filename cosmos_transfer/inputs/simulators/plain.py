@@ -11,8 +11,9 @@
       scene.json                 how to read them; may be left out
 
 ``scene.json``, every key optional: ``rate`` (a number, or "30000/1001"), ``times`` (seconds of
-every frame), ``depth`` and ``seg`` (fields of a control: ``unit``, ``kind``, ``invalid``, ``near``,
-``far``, ``intrinsics``, ``labels``). A key that is not known is an error.
+every frame), ``flip_vertical`` (of the clip), ``depth`` and ``seg`` (fields of a control: ``unit``,
+``kind``, ``invalid``, ``near``, ``far``, ``direction``, ``intrinsics``, ``channel_order``,
+``extent``, ``labels``, ``flip_vertical``). A key that is not known is an error.
 """
 
 from __future__ import annotations
@@ -29,10 +30,15 @@ SETTINGS_FILE = "scene.json"
 _ENDINGS = ("", ".mp4", ".mkv", ".npy", ".npz", ".png")
 _NAMES = {"video": "rgb", "edge": "edge", "depth": "depth", "seg": "seg", "vis": "vis"}
 _CONTROL_KEYS = {
-    "depth": ("unit", "kind", "invalid", "near", "far", "direction", "intrinsics"),
-    "seg": ("labels",),
+    "edge": ("flip_vertical",),
+    "depth": (
+        *("unit", "kind", "invalid", "near", "far", "direction", "intrinsics"),
+        *("channel_order", "extent", "flip_vertical"),
+    ),
+    "seg": ("labels", "flip_vertical"),
+    "vis": ("flip_vertical",),
 }
-_KEYS = ("rate", "times", *_CONTROL_KEYS)
+_KEYS = ("rate", "times", "flip_vertical", *_CONTROL_KEYS)
 
 
 def is_scene(path: Path) -> bool:
@@ -71,6 +77,7 @@ def open_plain(path: Path) -> SimulatorScene:
         controls=controls,
         times=_times(file, settings),
         rate=_fraction(file, "rate", settings["rate"]) if "rate" in settings else None,
+        flip_vertical=_flag(file, settings),
     )
 
 
@@ -95,6 +102,13 @@ def _fraction(file: Path, key: str, value: Any) -> Fraction:
         return Fraction(str(value))
     except (TypeError, ValueError, ZeroDivisionError):
         raise _wrong(file, f"a number or a fraction under {key}", repr(value)) from None
+
+
+def _flag(file: Path, settings: dict[str, Any]) -> bool:
+    value = settings.get("flip_vertical", False)
+    if not isinstance(value, bool):
+        raise _wrong(file, "true or false under flip_vertical", repr(value))
+    return value
 
 
 def _refuse_unknown(file: Path, settings: dict[str, Any], known: tuple[str, ...]) -> None:

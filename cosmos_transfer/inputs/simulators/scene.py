@@ -25,7 +25,8 @@ class SimulatorScene:
 
     ``controls`` maps a control's name to the fields of
     :class:`~cosmos_transfer.inputs.request.ControlRequest` that say where it is and how to read it.
-    ``times`` are seconds from the first frame, where the recording has a clock.
+    ``times`` are seconds from the first frame, where the recording has a clock; ``flip_vertical``
+    says that the rows of the clip run from the bottom up.
     """
 
     tool: str
@@ -34,6 +35,7 @@ class SimulatorScene:
     controls: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     times: tuple[Fraction, ...] | None = None
     rate: Fraction | None = None
+    flip_vertical: bool = False
 
     def request_fields(self) -> dict[str, Any]:
         """The fields of a :class:`~cosmos_transfer.inputs.request.GenerationRequest` it fills."""
@@ -43,6 +45,8 @@ class SimulatorScene:
         for name in ("video", "times", "rate"):
             if getattr(self, name) is not None:
                 fields[name] = getattr(self, name)
+        if self.flip_vertical:
+            fields["flip_vertical"] = True
         return fields
 
     def clip(self) -> VideoClip | None:
@@ -52,9 +56,14 @@ class SimulatorScene:
         if isinstance(self.video, np.ndarray):
             rate = self.rate or DEFAULT_RATE
             times = self.times or uniform_times(len(self.video), rate)
-            return VideoClip(frames=self.video, times=times, rate=rate, path=self.path)
-        clip = read_clip(self.video, rate=self.rate)
-        return clip if self.times is None else replace(clip, times=self.times)
+            clip = VideoClip(frames=self.video, times=times, rate=rate, path=self.path)
+        else:
+            clip = read_clip(self.video, rate=self.rate)
+        if self.times is not None:
+            clip = replace(clip, times=self.times)
+        if self.flip_vertical:
+            clip = replace(clip, frames=np.ascontiguousarray(clip.frames[:, ::-1]))
+        return clip
 
     def depth(self) -> DepthClip | None:
         """Its depth, read; None without one."""
@@ -75,7 +84,8 @@ class SimulatorScene:
             return segmentation_from_array(
                 given["clip"], names=given.get("labels"), where=f"{self.path}, segmentation"
             )
-        return read_segmentation(given["path"], labels=given.get("labels"))
+        clip = read_segmentation(given["path"], labels=given.get("labels"))
+        return replace(clip, ids=clip.ids[:, ::-1]) if given.get("flip_vertical") else clip
 
 
 def first_that_exists(folder: Path, *names: str) -> Path | None:

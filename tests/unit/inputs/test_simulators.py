@@ -331,3 +331,74 @@ def test_a_real_recording_of_isaac(tmp_path: Path) -> None:
     assert seg is not None
     assert seg.ids.shape == (3, 800, 1280)
     assert any(name.startswith("gripper0_right") for name in seg.names.values())
+
+
+def test_a_folder_around_one_recording_stands_for_it(tmp_path: Path) -> None:
+    basic_writer(tmp_path / "RenderProduct_0")
+    (tmp_path / "metadata.txt").write_text("written by Replicator")
+    scene = open_scene(tmp_path)
+    assert (scene.tool, scene.path) == ("isaac", tmp_path / "RenderProduct_0")
+    basic_writer(tmp_path / "RenderProduct_1")
+    with pytest.raises(
+        MediaError, match=r"one recording, got 2 \(RenderProduct_0, RenderProduct_1"
+    ):
+        open_scene(tmp_path)
+
+
+def test_carlas_raw_arrays_are_read_in_the_order_that_is_told(tmp_path: Path) -> None:
+    (tmp_path / "depth").mkdir()
+    write_pictures(
+        tmp_path / "semantic_segmentation", np.zeros((FRAMES, HEIGHT, WIDTH, 3), np.uint8)
+    )
+    code = np.rint(metres().astype(np.float64) / 1000 * (2**24 - 1)).astype(np.int64)
+    bgra = np.stack([code // 65536, code // 256 % 256, code % 256, 255 + 0 * code], -1)
+    for index, frame in enumerate(bgra.astype(np.uint8)):
+        np.save(tmp_path / "depth" / f"{index:08d}.npy", frame)
+    (tmp_path / "scene.json").write_text(json.dumps({"channel_order": "bgr"}))
+    depth = open_scene(tmp_path).depth()
+    assert depth is not None
+    np.testing.assert_allclose(depth.metres, metres(), atol=1000 / (2**24 - 1))
+
+
+def test_mujoco_buffers_become_metres(tmp_path: Path) -> None:
+    znear, zfar, extent = 0.01, 50.0, 3.0
+    low, high = znear * extent, zfar * extent
+    buffer = (1 - low / metres().astype(np.float64)) / (1 - low / high)
+    planes = {"znear": znear, "zfar": zfar, "extent": extent, "flip": True}
+    np.savez(tmp_path / "run.npz", rgb=rgb_frames(), depth=buffer[:, ::-1], **planes)
+    scene = open_scene(tmp_path / "run.npz")
+    depth, clip = scene.depth(), scene.clip()
+    assert depth is not None
+    assert clip is not None
+    np.testing.assert_allclose(depth.metres, metres(), rtol=1e-5)
+    np.testing.assert_array_equal(clip.frames, rgb_frames()[:, ::-1])
+    checked = check_request(request_from_mapping({"scene": tmp_path / "run.npz", "prompt": "x"}))
+    assert checked.num_frames == FRAMES
+    np.savez(tmp_path / "half.npz", rgb=rgb_frames(), depth=buffer, znear=znear)
+    with pytest.raises(ShapeError, match="znear, zfar, extent, or none"):
+        open_scene(tmp_path / "half.npz")
+
+
+def test_a_plain_folder_may_be_upside_down(tmp_path: Path) -> None:
+    write_pictures(tmp_path / "rgb", rgb_frames()[:, ::-1])
+    np.save(tmp_path / "depth.npy", metres()[:, ::-1])
+    ids = np.zeros((FRAMES, HEIGHT, WIDTH), np.int32)
+    ids[:, :3] = 1
+    np.save(tmp_path / "seg.npy", ids[:, ::-1])
+    turned = {"flip_vertical": True}
+    settings = turned | {"depth": turned, "seg": turned}
+    (tmp_path / "scene.json").write_text(json.dumps(settings))
+    scene = open_scene(tmp_path)
+    clip, depth, seg = scene.clip(), scene.depth(), scene.segmentation()
+    assert clip is not None
+    assert depth is not None
+    assert seg is not None
+    np.testing.assert_array_equal(clip.frames, rgb_frames())
+    np.testing.assert_array_equal(depth.metres, metres())
+    np.testing.assert_array_equal(seg.ids, ids)
+    request = request_from_mapping({"scene": tmp_path, "prompt": "night"})
+    assert request.flip_vertical
+    assert all(each.flip_vertical for each in request.controls)
+    (tmp_path / "scene.json").write_text(json.dumps({"flip_vertical": "yes"}))
+    with pytest.raises(ConfigError, match="true or false under flip_vertical"):
+        open_scene(tmp_path)
