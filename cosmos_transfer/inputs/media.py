@@ -23,12 +23,13 @@ from typing import Any, Literal
 
 import av
 import numpy as np
-from av.video.reformatter import Interpolation
 from PIL import Image, ImageOps, UnidentifiedImageError
 from safetensors import SafetensorError
 from safetensors.numpy import load_file
 
 from cosmos_transfer.errors import MediaError, explain
+from cosmos_transfer.inputs.colors import FrameColors
+from cosmos_transfer.inputs.containers import declared_end
 from cosmos_transfer.inputs.series import is_pattern, require_exists
 
 log = logging.getLogger(__name__)
@@ -38,14 +39,6 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 ARRAY_SUFFIXES = (".npy", ".npz")
-# Without these, FFmpeg's quick YUV-to-RGB path darkens by about one level and repeats colour
-# samples instead of interpolating them: four times the error on a small clip.
-_EXACT = (
-    Interpolation.BICUBIC
-    | Interpolation.ACCURATE_RND
-    | Interpolation.FULL_CHR_H_INT
-    | Interpolation.BITEXACT
-)
 # What Pillow's decoders raise on damaged files, and what NumPy and zipfile do.
 _DAMAGED_PICTURE = (
     UnidentifiedImageError,
@@ -322,13 +315,14 @@ def decode_video(path: Path, pixel_format: str | None) -> Iterator[VideoFrame]:
                 log.warning(
                     "%s: pixels are not square (%s); they are taken as square", path, aspect
                 )
+            colors = FrameColors()
             for frame in container.decode(stream):
                 num_corrupt += bool(frame.is_corrupt)
                 turn = _upright(path, frame)
                 pixels = None
                 height, width = frame.height, frame.width
                 if pixel_format is not None:
-                    pixels = turn(frame.to_ndarray(format=pixel_format, interpolation=_EXACT))
+                    pixels = turn(colors.convert(frame, pixel_format))
                     height, width = pixels.shape[:2]
                 elif _swaps_axes(frame):
                     height, width = width, height
@@ -355,14 +349,15 @@ def _open_video(path: Path) -> Iterator[Any]:
 
 
 def _check_whole(path: Path, stream: Any) -> None:
-    """Refuse a file that ends before the last frame its index lists."""
-    end = max((entry.pos + entry.size for entry in stream.index_entries), default=0)
+    """Refuse a file that ends before its headers say, or before the last frame of its index."""
+    listed = max((entry.pos + entry.size for entry in stream.index_entries), default=0)
+    end = max(listed, declared_end(path) or 0)
     size = path.stat().st_size
     if end > size:
         raise MediaError(
             explain(
                 str(path),
-                expected=f"a whole file (its index reaches to byte {end:,})",
+                expected=f"a whole file (its headers reach to byte {end:,})",
                 got=f"one that ends at byte {size:,}",
                 do="Copy or download it again.",
             )
