@@ -48,9 +48,15 @@ def canny_edges(
     """Canny edges of the luma of every frame."""
     edges = np.empty(frames.shape[:3], dtype=bool)
     for edge, frame in zip(edges, frames, strict=True):
-        luma = cv2.cvtColor(np.ascontiguousarray(frame), cv2.COLOR_RGB2GRAY)
-        edge[:] = cv2.Canny(luma, lower, upper) > 0
+        np.not_equal(_canny(frame, lower, upper), 0, out=edge)
     return edges
+
+
+def _canny(
+    frame: UInt8[np.ndarray, "h w 3"], lower: float | int, upper: float | int
+) -> UInt8[np.ndarray, "h w"]:
+    luma = cv2.cvtColor(np.ascontiguousarray(frame), cv2.COLOR_RGB2GRAY)
+    return cv2.Canny(luma, lower, upper)
 
 
 def extract_edge(
@@ -58,7 +64,10 @@ def extract_edge(
 ) -> UInt8[np.ndarray, "f h w 3"]:
     """Draw the Canny edges of a clip, white on black, at a preset's thresholds."""
     lower, upper = find_preset("edge", EDGE_PRESETS, preset)
-    return edge_picture(canny_edges(frames, lower=lower, upper=upper))
+    pictures = np.empty_like(frames, order="C")
+    for picture, frame in zip(pictures, frames, strict=True):
+        cv2.cvtColor(_canny(frame, lower, upper), cv2.COLOR_GRAY2RGB, dst=picture)
+    return pictures
 
 
 def edge_picture(edges: Bool[np.ndarray, "f h w"]) -> UInt8[np.ndarray, "f h w 3"]:

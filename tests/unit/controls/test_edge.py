@@ -78,3 +78,10 @@ def test_an_enlarged_edge_picture_stays_black_and_white():
     large = resize_edges(edge_picture(edges), Size(12, 16))
     assert set(np.unique(large)) == {0, 255}
     assert large[0, :, :, 0].sum() == 4 * 255
+
+
+@pytest.mark.parametrize("size", [(40, 50), (1, 7), (7, 1), (4, 4)])
+def test_the_picture_is_the_edges_drawn(size):
+    frames = np.random.default_rng(0).integers(0, 256, (3, *size, 3), dtype=np.uint8)
+    for each in (frames, frames[:, ::-1]):
+        np.testing.assert_array_equal(extract_edge(each), edge_picture(canny_edges(each)))
