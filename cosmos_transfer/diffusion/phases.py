@@ -14,9 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cosmos_transfer.diffusion.denoiser import Denoiser
-
-# Shares are written in decimals: a third of 12 steps is 0.3333 to the one who writes it.
-ROUNDING = 1e-3
+from cosmos_transfer.inputs.request import acting_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,9 +38,6 @@ def plan_phases(
     ramps: Sequence[tuple[float, float] | None] | None = None,
 ) -> tuple[Phase, ...]:
     """The phases of a run.
-
-    Step ``i`` of ``n`` covers the shares from ``i / n`` to ``(i + 1) / n``; a control acts in the
-    steps that lie within its own.
 
     Args:
         steps: Per control the shares between which it acts; None is always.
@@ -71,12 +66,7 @@ def _factors(
     share: tuple[float, float] | None, ramp: tuple[float, float] | None, num_steps: int
 ) -> list[float]:
     """The factor of one control's weight at every step."""
-    low, high = share or (0.0, 1.0)
-    acting = [
-        step
-        for step in range(num_steps)
-        if step / num_steps >= low - ROUNDING and (step + 1) / num_steps <= high + ROUNDING
-    ]
+    acting = acting_steps(share, num_steps)
     factors = [0.0] * num_steps
     first, last = ramp or (1.0, 1.0)
     for place, step in enumerate(acting):

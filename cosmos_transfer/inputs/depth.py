@@ -41,8 +41,8 @@ from cosmos_transfer.shapes import Size
 
 log = logging.getLogger(__name__)
 
-_METRES_PER_UNIT = {"m": 1.0, "mm": 1e-3, "kitti256": 1 / 256, "tum5000": 1 / 5000}
-DEPTH_UNITS = (*_METRES_PER_UNIT, "carla24", "mujoco01", "lerobot12", "relative")
+_UNITS_PER_METRE = {"m": 1.0, "mm": 1000.0, "kitti256": 256.0, "tum5000": 5000.0}
+DEPTH_UNITS = (*_UNITS_PER_METRE, "carla24", "mujoco01", "lerobot12", "relative")
 CHANNEL_ORDERS = ("rgb", "bgr")
 # LeRobot's depth videos: codes of log(metres + shift), from the nearest to the farthest depth.
 _LEROBOT_NEAR, _LEROBOT_FAR, _LEROBOT_SHIFT, _LEROBOT_TOP = 0.01, 10.0, 3.5, 4095
@@ -249,7 +249,7 @@ def depth_from_array(
             near = far = None
         else:
             with np.errstate(invalid="ignore", over="ignore"):  # what overflows is no reading
-                metres *= np.float32(_METRES_PER_UNIT[unit])
+                metres /= np.float32(_UNITS_PER_METRE[unit])  # divided: 1500 mm are 1.5 m exactly
     with np.errstate(invalid="ignore"):
         no_reading |= ~np.isfinite(metres) | (metres <= 0)
     metres = metres.astype(np.float32)

@@ -54,6 +54,8 @@ _DEPTH_SETTINGS = (
     "flip_vertical",
 )
 _DEFAULT_INVALID = (0.0, math.inf, math.nan)
+# Shares are written in decimals: a third of 12 steps is 0.3333 to the one who writes it.
+_ROUNDING = 1e-3
 _SHORT_SIDES = range(16, 8193)
 
 Weight = float | Path | np.ndarray | Mapping[str, float]
@@ -288,6 +290,21 @@ class GenerationRequest:
             _set(self, "times", _times(self.times))
         if self.name is not None and (not isinstance(self.name, str) or not self.name.strip()):
             raise _wrong("name", "text", self.name, "Give the output a name, or leave it out.")
+
+
+def acting_steps(steps: tuple[float, float] | None, num_inference_steps: int) -> tuple[int, ...]:
+    """The denoising steps in which a control with these shares acts.
+
+    Step ``i`` of ``n`` covers the shares from ``i / n`` to ``(i + 1) / n``; a control acts in the
+    steps that lie within its own.
+    """
+    low, high = steps or (0.0, 1.0)
+    n = num_inference_steps
+    return tuple(
+        step
+        for step in range(n)
+        if step / n >= low - _ROUNDING and (step + 1) / n <= high + _ROUNDING
+    )
 
 
 # ---------------------------------------------------------------------------- from mappings

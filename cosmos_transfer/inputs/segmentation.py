@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +49,7 @@ __all__ = [
     "SegmentationClip",
     "class_color",
     "colorize",
+    "first_frame_notes",
     "open_segmentation",
     "probe_segmentation",
     "read_segmentation",
@@ -246,6 +247,14 @@ def probe_segmentation(
     tables = _tables(path, labels, series)
     first = Series(files=series.files[:1], numbers=series.numbers[:1])
     return len(series.files), _read_series(path, first, tables and tables[:1]).size
+
+
+def first_frame_notes(
+    path: Path, labels: str | Path | Mapping[Any, Any] | None = None
+) -> tuple[str, ...]:
+    """What there is to say about the colours of a video, such as the share of pixels that had to be
+    snapped, by its first frame."""
+    return _read_video(path, _one_table(labels), max_frames=1).notes
 
 
 # ---------------------------------------------------------------------------- tables
@@ -659,19 +668,23 @@ def _nearest(colors: Array, palette: Array) -> tuple[Array, Array]:
 # ---------------------------------------------------------------------------- video
 
 
-def _read_video(path: Path, table: LabelTable | None) -> SegmentationClip:
+def _read_video(
+    path: Path, table: LabelTable | None, *, max_frames: int | None = None
+) -> SegmentationClip:
     info = stream_info(path)
     lossless = info.codec in _LOSSLESS or (info.codec == "h264" and info.pixel_format == "gbrp")
     notes: list[str] = []
     if table is None:
         if lossless:
-            return _ColorReader(path, None, lossless=True).read(_video_frames(path))
+            frames = islice(_video_frames(path), max_frames)
+            return _ColorReader(path, None, lossless=True).read(frames)
         table = _found_palette(path)
     _check_coloured(path, table)
     if not lossless:
         notes += _near_colors(table)
     # A palette video has no transparency: background and unlabelled black are one colour.
-    clip = _ColorReader(path, (table,), lossless=lossless).read(_video_frames(path))
+    frames = islice(_video_frames(path), max_frames)
+    clip = _ColorReader(path, (table,), lossless=lossless).read(frames)
     for note in notes:
         log.warning("%s: %s", path, note)
     return SegmentationClip(

@@ -31,10 +31,12 @@ from cosmos_transfer.inputs.request import (
     CONTROL_NAMES,
     ControlRequest,
     GenerationRequest,
+    acting_steps,
 )
 from cosmos_transfer.inputs.segmentation import (
     LastSegmentation,
     SegmentationClip,
+    first_frame_notes,
     probe_segmentation,
 )
 from cosmos_transfer.inputs.series import is_pattern
@@ -68,6 +70,11 @@ class CheckpointFacts(Protocol):
     @property
     def controls(self) -> tuple[str, ...]:
         """The controls it has a branch for."""
+        ...
+
+    @property
+    def num_inference_steps(self) -> int:
+        """How many denoising steps it takes unless told."""
         ...
 
 
@@ -171,6 +178,7 @@ def check_request(
                 )
             )
     effective, heavy = _effective_weights(request)
+    heavy += _never_acting(request, checkpoint_info)
     warnings += heavy
     for warning in heavy:  # What depth files have to say was said as they were read.
         log.warning("%s", warning)
@@ -307,8 +315,12 @@ def _check_control(
     assert control.path is not None
     if control.name == "seg" and classes is not None:
         num_frames, size = classes.num_frames, classes.size
+        warnings += [f"{where}: {note}" for note in classes.notes]
     elif control.name == "seg":
         num_frames, size = probe_segmentation(control.path, labels=control.labels)
+        if media_kind(control.path) == "video":
+            notes = first_frame_notes(control.path, control.labels)
+            warnings += [f"{where}, first frame: {note}" for note in notes]
     else:
         info = probe_clip(control.path)
         num_frames, size = info.num_frames, info.size
@@ -463,6 +475,21 @@ def _effective_weights(request: GenerationRequest) -> tuple[dict[str, float], li
     else:
         told = "weight_rule none leaves them so; the output may follow the input too closely"
     return effective, [f"controls: the weights add up to {total:.3g}, more than 1; {told}"]
+
+
+def _never_acting(request: GenerationRequest, checkpoint_info: CheckpointFacts | None) -> list[str]:
+    """A warning for every control whose share of the steps holds none of them."""
+    num_steps = request.num_inference_steps
+    if num_steps is None and checkpoint_info is not None:
+        num_steps = checkpoint_info.num_inference_steps
+    if num_steps is None:
+        return []
+    return [
+        f"control '{control.name}': none of the {num_steps} denoising steps lies between "
+        f"{control.steps[0]:g} and {control.steps[1]:g}; it never acts"
+        for control in request.controls
+        if control.steps is not None and not acting_steps(control.steps, num_steps)
+    ]
 
 
 # ---------------------------------------------------------------------------- sizes

@@ -29,6 +29,7 @@ class Facts:
 
     native_size: Size = field(default_factory=lambda: Size(64, 96))
     controls: tuple[str, ...] = ("edge", "depth", "seg", "vis")
+    num_inference_steps: int = 12
 
 
 @pytest.fixture
@@ -293,3 +294,35 @@ def test_the_robot_example_checks(shared_media):
     checked = check_request(request_from_mapping(values), Facts())
     assert (checked.num_frames, checked.size, checked.rate) == (100, Size(800, 1280), 20)
     assert checked.working_size == Size(64, 102)
+
+
+def test_a_control_whose_share_holds_no_step_is_warned_about(files):
+    (warning,) = check(files, edge={"steps": [0.3, 0.4]}, num_inference_steps=4).warnings
+    assert "none of the 4 denoising steps lies between 0.3 and 0.4; it never acts" in warning
+    assert not check(files, edge={"steps": [0.25, 0.5]}).warnings
+    (warning,) = check(files, edge={"steps": [0.99, 1.0]}).warnings
+    assert "none of the 12" in warning
+
+
+def test_the_share_of_a_lossy_segmentation_that_is_snapped_is_told_before(files):
+    picture = np.zeros((48, 64, 3), np.uint8)
+    picture[:, 20:] = (230, 90, 20)
+    write_video(files / "seg.mp4", np.stack([picture] * 23), rate=8, options={"crf": "40"})
+    labels = {"floor": [0, 0, 0], "robot": [230, 90, 20]}
+    checked = check(files, seg={"path": "seg.mp4", "labels": labels})
+    (note,) = checked.warnings
+    assert note.startswith("control 'seg', first frame: ")
+    assert "snapped to the nearest label colour" in note
+    ruled = {"path": "seg.mp4", "labels": labels, "weight": {"robot": 1.0}}
+    assert any("snapped" in note for note in check(files, seg=ruled).warnings)
+
+
+def test_a_mask_of_which_half_is_left_white_says_so(files):
+    soft = np.linspace(0, 1, 64, dtype=np.float32)[None].repeat(48, 0)
+    np.save(files / "soft.npy", soft)
+    checked = check(files, edge={"mask": "soft.npy", "binary": True, "invert": True})
+    (mask,) = (each for each in checked.inputs if each.where.endswith("mask"))
+    assert mask.note == "covers 50.0% of the clip, read as 0 to 1, white from 0.5 on, inverted"
+    np.save(files / "dim.npy", 0.4 * soft)
+    with pytest.raises(ConfigError, match="allow_empty"):
+        check(files, edge={"mask": "dim.npy", "binary": True})
