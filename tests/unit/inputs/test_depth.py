@@ -102,7 +102,7 @@ def test_lossless_sixteen_bit_video_is_exact(tmp_path):
         source_format="gray16le",
         options={"level": "3"},
     )
-    expected = millimetres.astype(np.float32) * np.float32(1e-3)
+    expected = (millimetres / 1000).astype(np.float32)
     assert (read_depth(path, unit="mm").metres == expected).all()
 
 
