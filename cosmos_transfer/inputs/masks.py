@@ -23,6 +23,7 @@ from cosmos_transfer.inputs.media import (
     Array,
     decode_video,
     media_kind,
+    open_picture,
     picture_frames,
     read_array,
     read_picture,
@@ -186,9 +187,15 @@ def _file_layers(file: Path) -> Iterator[_Layers]:
 
 def _picture_layers(path: Path) -> Iterator[_Layers]:
     """A still at full depth, or each frame of an animation."""
-    pixels = read_picture(path)
-    if pixels.ndim == 2 and pixels.dtype in (np.uint16, np.float32, np.int32):
-        yield _scaled(pixels[None], where=str(path)).values[0], None
+    with open_picture(path) as picture:
+        is_animation = getattr(picture, "n_frames", 1) > 1
+        is_opaque_grey = picture.mode in {"1", "L"} and "transparency" not in picture.info
+        is_deep = picture.mode in {"F", "I"} or picture.mode.startswith("I;16")
+    if is_deep:
+        yield _scaled(read_picture(path)[None], where=str(path)).values[0], None
+        return
+    if is_opaque_grey and not is_animation:  # a large map need not stand in memory in colour
+        yield _layers(read_picture(path, mode="L"))
         return
     for frame, _ in picture_frames(path, "RGBA"):
         yield _layers(frame)
