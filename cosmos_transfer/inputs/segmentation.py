@@ -560,7 +560,7 @@ class _ColorReader:
         labels = [label for table in self.tables for label in table]
         if all(label.id is not None for label in labels):
             has_colors = any(label.color is not None for label in labels)
-            if has_colors and int(first[..., 1:3].max()) > 0:
+            if has_colors and int(first[..., 1:3].max()) > 0 and not self._has_tags(first):
                 return None
             if has_colors:  # CARLA's raw pictures: the tag is in the red channel
                 return lambda frame: frame[..., 0].astype(np.int32)
@@ -577,6 +577,19 @@ class _ColorReader:
                 )
             )
         return None
+
+    def _has_tags(self, first: Array) -> bool:
+        """Whether the pixels are tags with instance numbers beside them, as in CARLA's instance
+        segmentation: red holds ids of the table, and the colours are not its colours."""
+        assert self.tables is not None
+        labels = [label for table in self.tables for label in table]
+        if not np.isin(first[..., 0], [label.id for label in labels if label.id is not None]).all():
+            return False
+        known = [_pack(label.color, 3) for label in labels if label.color is not None]
+        has_tags = bool(np.isin(_packed(first[..., :3]), known).mean() < 1 - _MAX_UNKNOWN_SHARE)
+        if has_tags:
+            log.warning("%s: read as instances: the class is in red", self.path)
+        return has_tags
 
     def _lookup(self, table: LabelTable, num_channels: int) -> _Lookup:
         pairs: dict[int, int] = {}

@@ -297,6 +297,16 @@ def test_carla_tags_and_carla_colours_agree(tmp_path):
     assert (colorize(by_color) == colors).all()
 
 
+def test_carla_instances_are_read_by_their_tag(tmp_path):
+    """The tag is in red, the instance in green and blue."""
+    instances = np.zeros((1, 2, 4, 3), np.uint8)
+    instances[..., 0] = [[14, 14, 12, 1], [14, 14, 12, 1]]
+    instances[..., 1:] = np.random.default_rng(0).integers(1, 256, (1, 2, 4, 2))
+    write_pictures(tmp_path, instances)
+    clip = read_segmentation(tmp_path, labels="carla")
+    assert [clip.names[i] for i in clip.ids[0, 0]] == ["car", "car", "pedestrian", "roads"]
+
+
 def test_old_carla_tags_mean_other_classes(tmp_path):
     write_pictures(tmp_path, np.array([[[[10, 0, 0], [7, 0, 0]]]], np.uint8))
     old = read_segmentation(tmp_path, labels="carla-0.9.13")
