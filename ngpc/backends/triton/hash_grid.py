@@ -13,7 +13,7 @@ from torch import Tensor
 from ngpc.backends import reference
 from ngpc.backends.recompute import gradients_by_definition
 from ngpc.backends.triton import grid_kernels as kernels
-from ngpc.backends.triton.precision import check_precision
+from ngpc.backends.triton.precision import LAUNCH_OPTIONS, check_precision
 from ngpc.config import Interpolation
 from ngpc.shapes import GridLayout
 
@@ -67,7 +67,8 @@ class _EncodeGrid(torch.autograd.Function):
             with torch.cuda.device_of(positions):
                 kernels.encode_kernel[grid](
                     positions, table, outputs, *_on_device(layout, positions.device),
-                    len(positions), **_constants(layout, interpolation), block=BLOCK,
+                    len(positions), **_constants(layout, interpolation),
+                    block=BLOCK, **LAUNCH_OPTIONS,
                 )  # fmt: skip
         return outputs
 
@@ -110,7 +111,8 @@ def _position_gradient(
         with torch.cuda.device_of(positions):
             kernels.position_gradient_kernel[(triton.cdiv(len(positions), POSITION_BLOCK),)](
                 positions, table, upstream, gradient, *_on_device(layout, positions.device),
-                len(positions), **_constants(layout, interpolation), block=POSITION_BLOCK,
+                len(positions), **_constants(layout, interpolation),
+                block=POSITION_BLOCK, **LAUNCH_OPTIONS,
             )  # fmt: skip
     return gradient.to(positions.dtype)
 
@@ -128,7 +130,8 @@ def _table_gradient(
         with torch.cuda.device_of(positions):
             kernels.table_gradient_kernel[grid](
                 positions, upstream, gradient, *_on_device(layout, positions.device),
-                len(positions), **_constants(layout, interpolation), block=BLOCK,
+                len(positions), **_constants(layout, interpolation),
+                    block=BLOCK, **LAUNCH_OPTIONS,
             )  # fmt: skip
     return gradient.to(table.dtype)
 

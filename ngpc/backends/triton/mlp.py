@@ -14,7 +14,12 @@ from torch.nn import functional
 from ngpc.backends import reference
 from ngpc.backends.recompute import gradients_by_definition
 from ngpc.backends.triton import mlp_kernels as kernels
-from ngpc.backends.triton.precision import check_precision
+from ngpc.backends.triton.precision import (
+    LAUNCH_OPTIONS,
+    check_precision,
+    num_warps,
+    points_per_program,
+)
 from ngpc.config import Activation
 from ngpc.errors import ConfigError, explain
 
@@ -78,12 +83,12 @@ class _ApplyMlp(torch.autograd.Function):
         )
         saved_output = outputs.new_empty(outputs.shape if is_kept else 1)
         if num_points:
-            block = _block(inputs.dtype)
+            launch = _launch(inputs.dtype)
             with torch.cuda.device_of(inputs):
-                kernels.forward_kernel[(triton.cdiv(num_points, block),)](
+                kernels.forward_kernel[(triton.cdiv(num_points, launch["block"]),)](
                     inputs.contiguous(), packed, outputs, saved, saved_output, num_points,
                     inputs.shape[1], num_outputs, **sizes, **_codes(activation, output_activation),
-                    is_kept=is_kept, block=block,
+                    is_kept=is_kept, **launch,
                 )  # fmt: skip
         ctx.save_for_backward(inputs, saved, saved_output, *weights)
         return outputs
@@ -111,13 +116,13 @@ class _ApplyMlp(torch.autograd.Function):
         output_gradient = inputs.new_empty((num_points, sizes["output_block"]))
         input_gradient = torch.zeros_like(inputs)
         if num_points:
-            block = _block(inputs.dtype)
+            launch = _launch(inputs.dtype)
             with torch.cuda.device_of(inputs):
-                kernels.layer_gradient_kernel[(triton.cdiv(num_points, block),)](
+                kernels.layer_gradient_kernel[(triton.cdiv(num_points, launch["block"]),)](
                     upstream, packed, saved, saved_output, layer_gradients, output_gradient,
                     input_gradient, num_points, inputs.shape[1], len(weights[-1]), **sizes,
                     **_codes(activation, output_activation),
-                    needs_inputs=needs_inputs, block=block,
+                    needs_inputs=needs_inputs, **launch,
                 )  # fmt: skip
         matrix_gradients = []
         for index, (matrix, is_needed) in enumerate(zip(weights, needs_weights, strict=True)):
@@ -154,7 +159,7 @@ def _matrix_gradient(
                 upstream, hidden, gradient, num_points, upstream.shape[1], hidden.shape[1],
                 num_rows, num_columns, POINTS_PER_PROGRAM,
                 activation=kernels.ACTIVATION_CODES[activation],
-                row_block=row_block, column_block=column_block, block=_block(matrix.dtype),
+                row_block=row_block, column_block=column_block, **_launch(matrix.dtype),
             )  # fmt: skip
     return gradient.to(matrix.dtype)
 
@@ -183,9 +188,9 @@ def _tile(size: int) -> int:
     return max(MIN_TILE, triton.next_power_of_2(size))
 
 
-def _block(dtype: torch.dtype) -> int:
-    """Points per program: single precision takes twice the room."""
-    return 32 if dtype is torch.float32 else 64
+def _launch(dtype: torch.dtype) -> dict[str, int]:
+    bits = 8 * dtype.itemsize
+    return {"block": points_per_program(bits), "num_warps": num_warps(bits), **LAUNCH_OPTIONS}
 
 
 def _codes(activation: Activation, output_activation: Activation) -> dict[str, int]:

@@ -188,10 +188,10 @@ def layer_gradient_kernel(
     w = tl.arange(0, width)
     o = tl.arange(0, output_block)
     is_output = is_point & (o < num_outputs)[None, :]
-    places = rows[:, None] * num_outputs + o[None, :]
-    arriving = tl.load(upstream + places, mask=is_output, other=0.0).to(tl.float32)
+    output_places = rows[:, None] * num_outputs + o[None, :]
+    arriving = tl.load(upstream + output_places, mask=is_output, other=0.0).to(tl.float32)
     if output_activation != NONE:
-        z = tl.load(saved_output + places, mask=is_output, other=0.0).to(tl.float32)
+        z = tl.load(saved_output + output_places, mask=is_output, other=0.0).to(tl.float32)
         arriving = arriving * slope(z, output_activation)
     tl.store(
         output_gradient + rows[:, None] * output_block + o[None, :],
@@ -202,36 +202,38 @@ def layer_gradient_kernel(
     if num_hidden > 0:
         matrix += width * input_block + (num_hidden - 1) * width * width
     last = tl.load(matrix + o[:, None] * width + w[None, :])
-    arriving = tl.dot(arriving.to(dtype), last, input_precision="ieee")  # p width
+    pulled = tl.dot(arriving.to(dtype), last, input_precision="ieee")  # p width
     if num_hidden > 0:
         for step in range(num_hidden - 1):
             layer = num_hidden - 1 - step
             places = (layer * num_points.to(tl.int64) + rows)[:, None] * width + w[None, :]
             z = tl.load(saved + places, mask=is_point, other=0.0).to(tl.float32)
-            arriving = arriving * slope(z, activation)
+            pulled = pulled * slope(z, activation)
             tl.store(
                 layer_gradients + places,
-                arriving.to(layer_gradients.dtype.element_ty),
+                pulled.to(layer_gradients.dtype.element_ty),
                 mask=is_point,
             )
             matrix -= width * width
             middle = tl.load(matrix + w[:, None] * width + w[None, :])
-            arriving = tl.dot(arriving.to(dtype), middle, input_precision="ieee")
+            pulled = tl.dot(pulled.to(dtype), middle, input_precision="ieee")
         places = rows[:, None] * width + w[None, :]
         z = tl.load(saved + places, mask=is_point, other=0.0).to(tl.float32)
-        arriving = arriving * slope(z, activation)
+        pulled = pulled * slope(z, activation)
         tl.store(
             layer_gradients + places,
-            arriving.to(layer_gradients.dtype.element_ty),
+            pulled.to(layer_gradients.dtype.element_ty),
             mask=is_point,
         )
-        if needs_inputs:
-            first = tl.load(weights + w[:, None] * input_block + i[None, :])
-            arriving = tl.dot(arriving.to(dtype), first, input_precision="ieee")
     if needs_inputs:
+        if num_hidden > 0:
+            first = tl.load(weights + w[:, None] * input_block + i[None, :])
+            leaving = tl.dot(pulled.to(dtype), first, input_precision="ieee")
+        else:
+            leaving = pulled
         tl.store(
             input_gradient + rows[:, None] * num_inputs + i[None, :],
-            arriving.to(input_gradient.dtype.element_ty),
+            leaving.to(input_gradient.dtype.element_ty),
             mask=is_point & (i < num_inputs)[None, :],
         )
 

@@ -1,4 +1,4 @@
-"""Which precisions the kernels take."""
+"""Which precisions the kernels take, and how each is launched."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ from torch import Tensor
 from ngpc.errors import ConfigError, explain
 
 PRECISIONS = (torch.float32, torch.float16, torch.bfloat16)
+
+LAUNCH_OPTIONS: dict[str, int] = {
+    "enable_fp_fusion": True,  # said, because Triton's default changes in 3.10
+}
+
+
+def points_per_program(bits: int) -> int:
+    """Points that go through a perceptron together: as many as fit without spilling registers."""
+    return 16 if bits == 32 else 64
+
+
+def num_warps(bits: int) -> int:
+    """Warps that share a perceptron's block; single precision multiplies in registers."""
+    return 8 if bits == 32 else 4
 
 
 def check_precision(where: str, *tensors: Tensor) -> None:
