@@ -110,16 +110,30 @@ def segmentation_from_array(
 ) -> SegmentationClip:
     """A clip from integer ids in memory: ``f h w``, or ``h w`` for one frame.
 
-    MuJoCo's ``... h w 2`` (object id, object type) is taken by object id; its background (-1)
-    is unlabelled. Ids without a name are called ``class_<id>``.
+    MuJoCo's ``f h w 2`` (object id, object type) is taken by object id; its background (-1) is
+    unlabelled. One such frame, ``h w 2``, is known from ids two pixels wide by its background, the
+    pair (-1, -1). Ids without a name are called ``class_<id>``.
     """
     if ids.dtype.kind not in "iub":
         raise _not_ids(where, ids)
-    if ids.ndim in {3, 4} and ids.shape[-1] == 2 and ids.dtype.kind == "i":
+    if _is_pairs(ids):
         ids = ids[..., 0]
     if ids.ndim == 4 and ids.shape[-1] == 1:
         ids = ids[..., 0]
     return _from_ids(ids[None] if ids.ndim == 2 else ids, names, where)
+
+
+def _is_pairs(ids: Array) -> bool:
+    """Whether the last axis is MuJoCo's (object id, object type).
+
+    One frame ``h w 2`` is told from frames two pixels wide by its background.
+    """
+    if ids.ndim not in {3, 4} or ids.shape[-1] != 2 or ids.dtype.kind != "i":
+        return False
+    nothing = ids == -1
+    return ids.ndim == 4 or (
+        bool(nothing.any()) and bool((nothing[..., 0] == nothing[..., 1]).all())
+    )
 
 
 def _from_ids(ids: Array, names: Mapping[int, str] | None, where: str) -> SegmentationClip:

@@ -162,6 +162,14 @@ def test_mujoco_pairs_are_read_by_object_with_background_unlabelled():
     assert clip.ids.tolist() == [[[-1, 4]]]
     assert clip.names == {-1: "unlabelled", 4: "box"}
     assert colorize(clip)[0, 0].tolist() == [[0, 0, 0], list(class_color("box"))]
+    assert segmentation_from_array(pairs[0]).ids.tolist() == [[[-1, 4]]]  # one frame
+
+
+def test_ids_two_pixels_wide_are_no_pairs():
+    ids = np.array([[[1, 0], [5, 5]], [[0, 0], [7, 1]]], np.int32)
+    assert (segmentation_from_array(ids).ids == ids).all()
+    with pytest.raises(ShapeError, match="class ids"):
+        segmentation_from_array(np.array(3, np.int32))
 
 
 def test_ids_of_one_class_are_merged():
