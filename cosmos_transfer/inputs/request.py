@@ -330,7 +330,12 @@ def request_from_mapping(
     known = (*known, "scene")
     values = cosmos_keys.translate_request(mapping, known, CONTROL_NAMES, CONTROL_ALIASES)
     if (scene := values.pop("scene", None)) is not None:
-        values = _with_scene(values, _resolved(scene, base, "scene"))
+        tool = None
+        if isinstance(scene, Mapping):
+            if "path" not in scene or not set(scene) <= {"path", "tool"}:
+                raise _wrong("scene", "a path, or path and tool", dict(scene), "Write scene: DIR.")
+            scene, tool = scene["path"], scene.get("tool")
+        values = _with_scene(values, _resolved(scene, base, "scene"), tool)
     if "prompt_path" in values:
         if "prompt" in values:
             raise _wrong(
@@ -465,13 +470,13 @@ def _control_from(name: str, value: Any, base: Path) -> ControlRequest:
     return ControlRequest(name=canonical, **given)
 
 
-def _with_scene(values: Mapping[str, Any], path: Path) -> dict[str, Any]:
+def _with_scene(values: Mapping[str, Any], path: Path, tool: str | None) -> dict[str, Any]:
     """What a simulator's recording holds, under what the request says itself.
 
     Controls that the request names take their files from the recording; where it names none, all
     that were recorded act.
     """
-    recorded = open_scene(path).request_fields()
+    recorded = open_scene(path, tool=tool).request_fields()
     found = recorded.pop("controls")
     asked = values.get("controls") or {}
     if isinstance(asked, list | tuple):

@@ -402,3 +402,13 @@ def test_a_plain_folder_may_be_upside_down(tmp_path: Path) -> None:
     (tmp_path / "scene.json").write_text(json.dumps({"flip_vertical": "yes"}))
     with pytest.raises(ConfigError, match="true or false under flip_vertical"):
         open_scene(tmp_path)
+
+
+def test_a_spec_may_say_which_tool_wrote_the_recording(tmp_path: Path) -> None:
+    plain_scene(tmp_path)
+    asked = {"prompt": "night", "scene": {"path": str(tmp_path), "tool": "plain"}}
+    assert request_from_mapping(asked).rate == Fraction(30000, 1001)
+    with pytest.raises(ConfigError, match="scene, tool: expected one of"):
+        request_from_mapping(asked | {"scene": {"path": str(tmp_path), "tool": "unreal"}})
+    with pytest.raises(ConfigError, match="a path, or path and tool"):
+        request_from_mapping(asked | {"scene": {"folder": str(tmp_path)}})
