@@ -67,6 +67,13 @@ _HOMES = {
         "encode_spherical_harmonics",
         "encode_triangle_wave",
     ),
+    "ngpc.serialization": (
+        "Snapshot",
+        "load_module",
+        "read_snapshot",
+        "save_module",
+        "write_snapshot",
+    ),
     "ngpc.shapes": ("GridKind", "GridLayout"),
     "ngpc.tasks.image": ("ImageFit", "fit_image", "image_psnr"),
 }

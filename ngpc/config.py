@@ -383,13 +383,18 @@ _NETWORK_OTYPES = {
 }
 
 
-def encoding_from_json(spec: Mapping[str, Any]) -> EncodingConfig:
+def encoding_from_json(spec: Mapping[str, Any], *, is_strict: bool = True) -> EncodingConfig:
     """Read the ``encoding`` object of a tiny-cuda-nn configuration.
+
+    Args:
+        spec: The object.
+        is_strict: Whether an unknown key is refused; tiny-cuda-nn itself skips them, and files of
+            instant-ngp have some.
 
     Raises:
         ConfigError: an encoding, a key or a value that is not honoured here, by name.
     """
-    return _encoding_from(_Reader("encoding", spec))
+    return _encoding_from(_Reader("encoding", spec, is_strict=is_strict))
 
 
 def _encoding_from(reader: _Reader) -> EncodingConfig:
@@ -403,7 +408,8 @@ def _composite_from(reader: _Reader) -> CompositeConfig:
     nested = reader.sequence("nested")
     parts = []
     for part_index, spec in enumerate(nested):
-        part = _Reader(f"{reader.where}.nested[{part_index}]", spec)
+        where = f"{reader.where}.nested[{part_index}]"
+        part = _Reader(where, spec, is_strict=reader.is_strict)
         num_dims = part.integer("n_dims_to_encode", 0) if part.has("n_dims_to_encode") else None
         begin = (
             part.integer("dims_to_encode_begin", 0) if part.has("dims_to_encode_begin") else None
@@ -521,13 +527,17 @@ def _part_to_json(part: CompositePart) -> dict[str, Any]:
     return spec
 
 
-def network_from_json(spec: Mapping[str, Any]) -> MlpConfig:
+def network_from_json(spec: Mapping[str, Any], *, is_strict: bool = True) -> MlpConfig:
     """Read the ``network`` object of a tiny-cuda-nn configuration.
+
+    Args:
+        spec: The object.
+        is_strict: Whether an unknown key is refused.
 
     Raises:
         ConfigError: a network, a key or a value that is not honoured here, by name.
     """
-    reader = _Reader("network", spec)
+    reader = _Reader("network", spec, is_strict=is_strict)
     otype = reader.otype(tuple(_NETWORK_OTYPES))
     config = MlpConfig(
         kind=_NETWORK_OTYPES[otype],
@@ -626,8 +636,9 @@ def read_json(path: Path) -> Mapping[str, Any]:
 class _Reader:
     """Hands out the values of one JSON object by type, and remembers what nobody asked for."""
 
-    def __init__(self, where: str, spec: Mapping[str, Any]) -> None:
+    def __init__(self, where: str, spec: Mapping[str, Any], *, is_strict: bool = True) -> None:
         self.where = where
+        self.is_strict = is_strict
         self.spec = spec
         self.asked = {"otype"} if where != "configuration" else set()
 
@@ -712,7 +723,7 @@ class _Reader:
 
     def finish(self) -> None:
         for key in self.spec:
-            if key not in self.asked:
+            if self.is_strict and key not in self.asked:
                 near = difflib.get_close_matches(key, self.asked, n=1, cutoff=0.0)
                 raise ConfigError(
                     explain(

@@ -43,6 +43,9 @@ HALF_LOSS_SCALE = 128.0  # gradients of half-precision numbers would vanish with
 class FlatModule(nn.Module):
     """A module whose parameters are one vector, ``params``; state dictionaries hold only that."""
 
+    encoding: EncodingConfig | None = None
+    network: MlpConfig | None = None
+
     def __init__(
         self,
         inner: nn.Module,
@@ -159,6 +162,7 @@ class Encoding(FlatModule):
             dtype=dtype,
         )
         self.encoding_config = encoding_config
+        self.encoding = encoding.config
 
 
 class NetworkWithInputEncoding(FlatModule):
@@ -189,6 +193,8 @@ class NetworkWithInputEncoding(FlatModule):
         )
         self.encoding_config = encoding_config
         self.network_config = network_config
+        self.encoding = inner.encoding.config
+        self.network = inner.network.config
 
 
 class Network(NetworkWithInputEncoding):
