@@ -89,10 +89,10 @@ def main(argv: Sequence[str]) -> int:
     from cosmos_transfer.config import GenerateSettings
     from cosmos_transfer.model.checkpoint import checkpoint_info
 
-    settings = compose("generate", overrides, GenerateSettings)
-    requests = build_requests(settings, overrides)
-    info = checkpoint_info(settings.model.checkpoint)
     try:
+        settings = compose("generate", overrides, GenerateSettings)
+        requests = build_requests(settings, overrides)
+        info = checkpoint_info(settings.model.checkpoint)
         batch = check_all(requests, info, with_plans=True)
     except TransferError as error:
         if as_json:

@@ -61,6 +61,15 @@ def test_a_refused_request_is_json_too(files: Path, capsys: pytest.CaptureFixtur
     assert len(err.strip().splitlines()) == 1
 
 
+def test_a_spec_that_cannot_be_read_is_refused_in_json(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (files / "bad.json").write_text('{"prompt": "a", "video": "clip.mp4", "wieght": 1}')
+    assert main(["validate", "spec=bad.json", "--json"]) == USER_MISTAKE
+    (refused,) = json.loads(capsys.readouterr().out)["requests"]
+    assert "'wieght'" in refused["error"]
+
+
 def test_one_refused_request_of_a_spec_leaves_the_others(
     files: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
