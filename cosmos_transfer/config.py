@@ -68,6 +68,10 @@ class ModelSettings:
 
     checkpoint: str = "embedded"  # a name, or a folder in diffusers' layout
     device: str = "auto"  # auto: cuda where there is one, else cpu
+    tile: bool = False  # encode and decode in tiles
+    fp8: bool = False  # keep weights in eight bits
+    offload: str = "none"  # group: blocks wait on the host; stream: they are read from disk
+    prompt_cache: str | None = None  # folder of encoded prompts; no text encoder is loaded
     guardrail: str = "auto"  # auto: on for NVIDIA's checkpoints; on, off
     dtype: str = "auto"  # auto: float32 on a CPU, bfloat16 on CUDA; or float32, bfloat16, float16
 

@@ -54,6 +54,8 @@ from cosmos_transfer.long_video.stitch import stitch
 from cosmos_transfer.model.checkpoint import Checkpoint, checkpoint_info, load_checkpoint
 from cosmos_transfer.model.controlled_decoder import decode_controlled
 from cosmos_transfer.model.guardrail import Guardrail, choose_guardrail
+from cosmos_transfer.model.prompt_cache import CachedTextEncoder, encoder_identity
+from cosmos_transfer.offload.options import MemoryOptions
 from cosmos_transfer.outputs.keep import keep_region, kept_metrics
 from cosmos_transfer.outputs.record import GenerationRecord, weight_summary, write_record
 from cosmos_transfer.outputs.writer import write_clip
@@ -160,6 +162,8 @@ class TransferPipeline:
         estimators: Mapping[str, Any] | None = None,
         local_files_only: bool = False,
         guardrail: str = "auto",
+        prompt_cache: str | Path | None = None,
+        memory: MemoryOptions | None = None,
     ) -> TransferPipeline:
         """Load a checkpoint.
 
@@ -173,6 +177,9 @@ class TransferPipeline:
             local_files_only: Ask no hub.
             guardrail: ``auto`` (on for NVIDIA's checkpoints, as their licence asks), ``on`` or
                 ``off``; see :mod:`cosmos_transfer.model.guardrail`.
+            prompt_cache: Folder of prompts that ``cosmos-transfer embed`` encoded; the text
+                encoder is not loaded.
+            memory: How to make it fit: tiles, eight bits, blocks on the host or on disk.
 
         Raises:
             GuardrailError: The guardrail is to be on and is not there.
@@ -187,7 +194,12 @@ class TransferPipeline:
             device=place,
             dtype=computes_in,
             local_files_only=local_files_only,
+            with_text_encoder=prompt_cache is None,
+            memory=memory,
         )
+        if prompt_cache is not None:
+            identity = encoder_identity(checkpoint.model.transformer, info.id)
+            checkpoint = replace(checkpoint, text_encoder=CachedTextEncoder(prompt_cache, identity))
         return cls(
             checkpoint,
             device=place,
@@ -354,7 +366,8 @@ class TransferPipeline:
 
     def _encode_prompts(self, prompt: str, negative: str) -> tuple[Tensor, Tensor]:
         encoder = self.checkpoint.text_encoder
-        return encoder.encode([prompt]), encoder.encode([negative])
+        encoded = [encoder.encode([text]).to(self.device) for text in (prompt, negative)]
+        return encoded[0], encoded[1]
 
     def _words_left_out(self, request: GenerationRequest) -> Iterator[str]:
         for which, text in (
@@ -489,7 +502,9 @@ class TransferPipeline:
         )
         effective = torch.cat(weights, dim=1).cpu().numpy()
         notes = [*checked.warnings]
-        notes += [f"{each.name}: {note}" for each in conditions.controls for note in each.notes]
+        # What checking has said of a file, reading it says again.
+        read = (f"control '{each.name}': {n}" for each in conditions.controls for n in each.notes)
+        notes += [note for note in dict.fromkeys(read) if note not in notes]
         notes += self._words_left_out(request)
         if caches:
             run, asked = (

@@ -60,6 +60,9 @@ how it is made (unset: the checkpoint's own):
   length_policy=refuse|trim|hold|loop    where a control is shorter or longer than the video
   max_frames=N  rate=FPS
   model.checkpoint=NAME|FOLDER  model.device=auto|cpu|cuda  model.dtype=auto|float32|bfloat16
+  model.prompt_cache=FOLDER  prompts encoded before by cosmos-transfer embed; no encoder is loaded
+  model.tile=true  model.fp8=true  model.offload=group|stream    to make a large checkpoint fit;
+                             cosmos-transfer plan memory says which it takes
   model.guardrail=auto|on|off    auto: on for NVIDIA's checkpoints, as their licence asks
 
 what comes out:
@@ -188,6 +191,7 @@ def generate_all(
     if not ready:
         return Outcome(made=(), num_failed=len(checked))
     from cosmos_transfer.cli.compose import to_yaml
+    from cosmos_transfer.offload.options import MemoryOptions
     from cosmos_transfer.pipeline import TransferPipeline
 
     dtype = None if settings.model.dtype == "auto" else settings.model.dtype
@@ -196,6 +200,10 @@ def generate_all(
         device=settings.model.device,
         dtype=dtype,
         guardrail=settings.model.guardrail,
+        prompt_cache=settings.model.prompt_cache,
+        memory=MemoryOptions(
+            tile=settings.model.tile, fp8=settings.model.fp8, offload=settings.model.offload
+        ),
     )
     made: list[Made] = []
     for name, each in ready:

@@ -66,6 +66,21 @@ COMMANDS = (
         module="cosmos_transfer.cli.train",
         summary="train the autoencoder, the base or the control branches",
     ),
+    Command(
+        name="embed",
+        module="cosmos_transfer.cli.embed",
+        summary="encode prompts once, for machines without the text encoder",
+    ),
+    Command(
+        name="plan",
+        module="cosmos_transfer.cli.plan",
+        summary="what a request costs in memory, before it runs",
+    ),
+    Command(
+        name="prune",
+        module="cosmos_transfer.cli.prune",
+        summary="a smaller checkpoint with zeros among its weights",
+    ),
 )
 
 

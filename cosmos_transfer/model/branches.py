@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from cosmos_transfer.errors import CheckpointError, explain
 
@@ -143,6 +144,43 @@ def share_parts(transformer: nn.Module, branches: Mapping[str, nn.Module]) -> tu
                 setattr(branch, branch_name, base_part)
                 shared.append(f"{name}.{branch_name}")
     return tuple(shared)
+
+
+class TextProjection(nn.Sequential):
+    """The projection of text tokens, which lets tokens pass that were projected before.
+
+    Its weights are named as those of the layers it is made of.
+    """
+
+    def forward(self, tokens: Float[Tensor, "b m d"]) -> Float[Tensor, "b m d2"]:
+        """Project, unless the tokens have the width of projected ones."""
+        first: Any = self[0]
+        if tokens.shape[-1] == first.out_features != first.in_features:
+            return tokens
+        projected: Tensor = super().forward(tokens)
+        return projected
+
+
+def project_text_once(transformer: nn.Module, branches: Mapping[str, nn.Module]) -> bool:
+    """Let the text be projected once a run instead of in every network at every step.
+
+    Only where the base and all branches share one projection, which :func:`share_parts` sees to
+    after it has found them equal.
+
+    Returns:
+        Whether text may be projected beforehand.
+    """
+    projection = getattr(transformer, "crossattn_proj", None)
+    networks = (transformer, *branches.values())
+    if not isinstance(projection, nn.Sequential):
+        return False
+    if any(getattr(network, "crossattn_proj", None) is not projection for network in networks):
+        return False
+    if not isinstance(projection, TextProjection):
+        once = TextProjection(*projection)
+        for network in networks:
+            network.crossattn_proj = once
+    return True
 
 
 def _same_weights(a: Mapping[str, Any], b: Mapping[str, Any]) -> bool:

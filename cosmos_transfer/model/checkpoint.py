@@ -152,6 +152,7 @@ class CheckpointSource:
     folder: Path | None
     hub_id: str | None
     local_files_only: bool
+    streams_blocks: bool = False  # blocks are read while they run, not before
 
     @property
     def location(self) -> str:

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, is_dataclass
+from dataclasses import asdict, dataclass, is_dataclass, replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import mkdtemp
@@ -20,7 +20,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from cosmos_transfer.autoencoder.base import Autoencoder
@@ -51,6 +51,9 @@ from cosmos_transfer.model.native import (
     read_native,
 )
 from cosmos_transfer.model.native_keys import TRANSFER1, TRANSFER2_5
+from cosmos_transfer.offload.bitmap import PackedTensor, unpack
+from cosmos_transfer.offload.files import is_packed, read_packed
+from cosmos_transfer.offload.options import MemoryOptions, PackedFolder, fit
 from cosmos_transfer.shapes import Size, Strides
 
 # The classes that our layout may name, and where they are imported from. A network that is not
@@ -121,6 +124,7 @@ def load_checkpoint(
     controls: Sequence[str] | None = None,
     with_text_encoder: bool = True,
     local_files_only: bool = False,
+    memory: MemoryOptions | None = None,
 ) -> Checkpoint:
     """Load a checkpoint's parts in evaluation mode, their weights frozen.
 
@@ -132,6 +136,7 @@ def load_checkpoint(
         controls: The branches to load; all by default.
         with_text_encoder: False for prompts encoded before; Cosmos' encoder has 7 B parameters.
         local_files_only: Ask no hub.
+        memory: How to make it fit; see :mod:`cosmos_transfer.offload.options`.
 
     Raises:
         CheckpointError: A part is missing, damaged, or of another architecture.
@@ -151,6 +156,18 @@ def load_checkpoint(
         )
     if dtype is None:
         dtype = torch.float32 if torch.device(device).type == "cpu" else torch.bfloat16
+    memory = memory or MemoryOptions()
+    if memory.offload == "stream" and (source.folder is None or info.layout != "diffusers"):
+        raise CheckpointError(
+            explain(
+                f"checkpoint {info.id}",
+                expected="a local folder in diffusers' layout to stream from",
+                got=info.layout,
+                do="Download or convert it, or set model.offload=group.",
+            )
+        )
+    if memory.offload == "stream":
+        source = replace(source, streams_blocks=True)
     load = {"embedded": _load_embedded, "diffusers": _load_diffusers}.get(info.layout, _load_native)
     transformer, branches, autoencoder, text_encoder = load(
         info, source, wanted, dtype, with_text_encoder
@@ -164,7 +181,25 @@ def load_checkpoint(
     ).to(dtype)
     for part in (model, autoencoder, text_encoder):
         if isinstance(part, nn.Module):
-            part.eval().requires_grad_(False).to(device)
+            part.eval().requires_grad_(False)
+    on_host = model if memory.offload == "group" else None  # moves block by block
+    for part in (model, autoencoder, text_encoder):
+        if isinstance(part, nn.Module) and part is not on_host:
+            part.to(device)
+    folders = None
+    if source.folder is not None and memory.offload == "stream":
+        places = source.control_folders()
+        folders = {"transformer": source.folder / "transformer"}
+        folders |= {name: source.folder / places[name] for name in wanted}
+    fit(
+        model.transformer,
+        {name: model.branches[name] for name in wanted},
+        autoencoder,
+        memory,
+        device=torch.device(device),
+        dtype=dtype,
+        folders=folders,
+    )
     return Checkpoint(info=info, autoencoder=autoencoder, model=model, text_encoder=text_encoder)
 
 
@@ -447,7 +482,7 @@ def _read_weights(folder: Path, name: str, info: CheckpointInfo) -> dict[str, Te
         # fp16 on disk, float32 from here on: every fp16 number is a float32 number.
         return {
             key: value.float() if value.is_floating_point() else value
-            for key, value in load_file(path).items()
+            for key, value in read_packed(path).items()
         }
     except (SafetensorError, OSError) as error:
         raise CheckpointError(
@@ -671,11 +706,81 @@ def _load_diffusers(
     return transformer, branches, WanAutoencoder(vae), text_encoder
 
 
+_BLOCKS_OF = {
+    "CosmosTransformer3DModel": "transformer_blocks",
+    "CosmosControlNetModel": "control_blocks",
+}
+
+
+def _without_blocks(
+    network_class: type[nn.Module],
+    folder: Path,
+    part: str,
+    blocks: str,
+    dtype: torch.dtype,
+    where: str,
+) -> nn.Module:
+    """A part whose blocks will be streamed: everything else is loaded, they have room at most.
+
+    Room that nothing has written to takes no memory.
+    """
+    config = {key: value for key, value in _config(folder, part).items() if key[:1] != "_"}
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        with torch.device("meta"):
+            network: nn.Module = network_class.from_config(config)  # type: ignore[attr-defined]
+    finally:
+        torch.set_default_dtype(before)
+    files = PackedFolder(folder / part)
+    weights = {}
+    for name in files.names():
+        if not name.startswith(f"{blocks}."):
+            stored = files.read(name)
+            dense = unpack(stored) if isinstance(stored, PackedTensor) else stored
+            weights[name] = dense.to(dtype).clone()  # out of the file, onto aligned memory
+    load_strictly(network, weights, where=where, absent_parts=[blocks], assign=True)
+    for block in getattr(network, blocks):
+        block.to_empty(device="cpu")
+    return network
+
+
+def _packed_files(folder: Path) -> list[Path]:
+    return [path for path in sorted(folder.glob("*.safetensors")) if is_packed(path)]
+
+
+def _from_packed(
+    network_class: type[nn.Module],
+    folder: Path,
+    part: str,
+    packed: Sequence[Path],
+    dtype: torch.dtype,
+    *,
+    where: str,
+) -> nn.Module:
+    """A part that ``cosmos-transfer prune`` wrote: compressed files beside its config."""
+    config = {key: value for key, value in _config(folder, part).items() if key[:1] != "_"}
+    with torch.device("meta"):
+        network: nn.Module = network_class.from_config(config)  # type: ignore[attr-defined]
+    weights: dict[str, Tensor] = {}
+    for path in packed:
+        weights |= {key: value.to(dtype) for key, value in read_packed(path).items()}
+    load_strictly(network, weights, where=where, assign=True)
+    return network
+
+
 def _from_pretrained(
     network_class: type[nn.Module], source: CheckpointSource, dtype: torch.dtype, **place: Any
 ) -> Any:
     part = place.get("subfolder") or place.get("revision")
     where = f"checkpoint {source.location}, {part}"
+    if source.folder is not None:
+        files = _packed_files(source.folder / str(part))
+        blocks = _BLOCKS_OF.get(network_class.__name__, "") if source.streams_blocks else ""
+        if blocks:
+            return _without_blocks(network_class, source.folder, str(part), blocks, dtype, where)
+        if files:
+            return _from_packed(network_class, source.folder, str(part), files, dtype, where=where)
     try:
         network, loading = network_class.from_pretrained(  # type: ignore[attr-defined]
             source.location,

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cosmos_transfer.errors import ShapeError, explain
-from cosmos_transfer.model.branches import check_branch
+from cosmos_transfer.model.branches import check_branch, project_text_once
 from cosmos_transfer.model.parametrisation import Edm, Flow
 from cosmos_transfer.weights.fusion import fuse_residuals
 
@@ -56,6 +56,7 @@ class ControlledModel(nn.Module):
         super().__init__()
         for name, branch in branches.items():
             check_branch(name, transformer, branch)
+        self._projects_once = project_text_once(transformer, branches)
         self.transformer = transformer
         self.branches = nn.ModuleDict(dict(branches))
         self.timestep_scale = timestep_scale
@@ -105,6 +106,9 @@ class ControlledModel(nn.Module):
         by_name = self._weights_by_name(control_latents, weights)
         _check_weights(by_name)
         active = tuple(name for name in control_latents if bool((by_name[name] != 0).any()))
+        if self._projects_once:
+            with torch.no_grad():
+                text_tokens = self.transformer.crossattn_proj(text_tokens.to(self.dtype))
         batch_size = text_tokens.shape[0]
         latents = {
             name: control_latents[name].to(self.dtype).expand(batch_size, -1, -1, -1, -1)

@@ -1,12 +1,11 @@
-"""The published checkpoints' text encoders, and what was encoded before.
+"""The published checkpoints' text encoders.
 
 Cosmos 2.5: every hidden layer of Qwen2.5-VL, normalised and side by side. A prompt becomes 512
 tokens of 28 * 3584 = 100,352 numbers, which the base and its branches project to 1,024. The vision
 half of the encoder is not used.
 Cosmos-Transfer1: the last layer of T5-11B, 512 tokens of 1,024, zero after the prompt's end.
 
-Either encoder is larger than the denoiser. :class:`CachedTextEncoder` keeps what they said on disk,
-projected once, so that a machine without the encoder can use it.
+Either encoder is larger than the denoiser; ``prompt_cache`` keeps what they said on disk.
 """
 
 from __future__ import annotations

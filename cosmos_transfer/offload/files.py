@@ -178,6 +178,15 @@ _WIDTHS = {
 }
 
 
+def is_packed(path: str | Path) -> bool:
+    """Whether a safetensors file holds compressed weights."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return (file.metadata() or {}).get("codec") == CODEC
+    except (OSError, SafetensorError):
+        return False  # whoever reads it says what is wrong with it
+
+
 def read_packed(path: str | Path) -> dict[str, Tensor]:
     """All weights of a file, unpacked."""
     with torch.no_grad():

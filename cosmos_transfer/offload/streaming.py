@@ -12,14 +12,32 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
 
 from cosmos_transfer.errors import CheckpointError, explain
 from cosmos_transfer.offload.bitmap import PackedTensor, unpack
-from cosmos_transfer.offload.files import PackedFile
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Where weights are read from: a file or a folder of them."""
+
+    @property
+    def path(self) -> Path:
+        """What messages call it."""
+        ...
+
+    def names(self) -> tuple[str, ...]:
+        """The weights that are there."""
+        ...
+
+    def read(self, name: str) -> Tensor | PackedTensor:
+        """One weight as it is stored."""
+        ...
 
 
 class StreamedBlocks:
@@ -36,7 +54,7 @@ class StreamedBlocks:
     def __init__(
         self,
         blocks: Iterable[nn.Module],
-        file: PackedFile,
+        file: Source,
         prefixes: Sequence[str],
         *,
         device: torch.device | str = "cpu",
