@@ -47,6 +47,20 @@ class Backend:
 
 BACKENDS = (  # fastest first; the definition is last and always there
     Backend(
+        "triton",
+        "ngpc.backends.triton",
+        "fused kernels for GPUs; single, half and bfloat16, summed in single precision",
+        requires=("torch", "triton"),
+        device_types=("cuda",),
+    ),
+    Backend(
+        "tcnn",
+        "ngpc.backends.tcnn",
+        "an installed tinycudann; computes in half precision",
+        requires=("torch", "tinycudann"),
+        device_types=("cuda",),
+    ),
+    Backend(
         "reference",
         "ngpc.backends.reference",
         "the definition, in plain PyTorch; any precision, differentiable twice",

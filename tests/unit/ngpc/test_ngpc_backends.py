@@ -24,6 +24,8 @@ NEEDY = Backend("needy", "ngpc.backends.needy", "", requires=("no_such_module_as
 def test_every_backend_exports_the_ops_of_the_definition() -> None:
     definition = importlib.import_module("ngpc.backends.reference")
     for backend in BACKENDS:
+        if backend.name == "triton":
+            pytest.importorskip("triton", reason="needs triton, an extra: pip install '.[triton]'")
         package = importlib.import_module(backend.package)
         for op in OPS:
             assert inspect.signature(getattr(package, op)) == inspect.signature(
@@ -58,8 +60,8 @@ def test_auto_without_any_backend_names_all_reasons(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="one of auto, reference, got 'triton'"):
-        find_backend("triton")
+    with pytest.raises(ConfigError, match=r"one of auto, .*reference, got 'numba'"):
+        find_backend("numba")
 
 
 def test_auto_says_what_it_chose_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -78,9 +80,12 @@ def test_the_listing_gives_a_reason_for_every_no(
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert main(["backends"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("reference: ")
-    assert lines[1].split() == ["cpu", "yes"]
-    assert lines[2].split(maxsplit=1) == ["cuda", "no, torch finds no CUDA device on this machine"]
+    first = next(i for i, line in enumerate(lines) if line.startswith("reference: "))
+    assert lines[first + 1].split() == ["cpu", "yes"]
+    no = ["cuda", "no, torch finds no CUDA device on this machine"]
+    assert lines[first + 2].split(maxsplit=1) == no
+    first = next(i for i, line in enumerate(lines) if line.startswith("triton: "))
+    assert lines[first + 1].split(maxsplit=1) == ["cpu", "no, runs on cuda, not cpu"]
     assert why_not(ELSEWHERE, "cpu") == "runs on cuda, not cpu"
 
 
