@@ -1,0 +1,1 @@
+"""Batches: a job is a table of items, worked by processes that may die at any moment."""
