@@ -376,6 +376,14 @@ def test_an_upside_down_video_comes_out_upright(make: Call) -> None:
     assert not same(make(controls=turned | {"seg": given | {"path": ids[:, ::-1]}}), upright)
 
 
+def test_what_a_file_has_to_say_stands_in_the_record_once(make: Call) -> None:
+    holes = metres()
+    holes[:, 0, 0] = np.inf
+    notes = make(controls={"depth": {"clip": holes, "unit": "m"}}).record.notes
+    assert sum("no reading" in note for note in notes) == 1
+    assert any(note.startswith("control 'depth': ") for note in notes)
+
+
 def test_a_ramp_acts_on_the_frames_where_it_is_up(make: Call) -> None:
     without = make(controls={})
     rising = moved(make(controls={"edge": {"weight": 1.0, "ramp": (0.0, 1.0)}}), without)
