@@ -39,6 +39,8 @@ NUM_COMPONENT_CLIPS = 400
 
 DECODER_FILE = "autoencoder.pt"
 """The averaged weights, which are what is shipped."""
+METRICS_FILE = "autoencoder_metrics.jsonl"
+"""A line every fifty steps; the denoiser of the same run has a file of its own."""
 STATE_FILE = "autoencoder_state.pt"
 """What a run keeps to be taken up again."""
 
@@ -126,8 +128,12 @@ def train_decoder(
         losses.append(loss.item())
         step += 1
         if len(losses) == 50:
-            entry = {"step": step, "elapsed_s": round(spent, 1), "loss": round(np.mean(losses), 5)}
-            with (run_dir / "metrics.jsonl").open("a") as file:
+            entry = {
+                "step": step,
+                "elapsed_s": round(spent, 1),
+                "loss": round(float(np.mean(losses)), 5),
+            }
+            with (run_dir / METRICS_FILE).open("a") as file:
                 file.write(json.dumps(entry) + "\n")
             log.info("%s", entry)
             losses = []

@@ -10,6 +10,7 @@ import torch
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
 from cosmos_transfer.errors import CheckpointError
 from cosmos_transfer.training.autoencoder import (
+    METRICS_FILE,
     decoder_loss,
     fit_encoder,
     put_decoder,
@@ -110,8 +111,8 @@ def test_a_stopped_run_is_taken_up(pool: ClipPool, tmp_path: Path) -> None:
     second = torch.load(tmp_path / "autoencoder_state.pt", weights_only=True)
     assert second["num_steps"] > first["num_steps"]
     assert second["num_updates"] == second["num_steps"]
-    if (tmp_path / "metrics.jsonl").exists():
-        steps = [json.loads(each)["step"] for each in (tmp_path / "metrics.jsonl").open()]
+    if (tmp_path / METRICS_FILE).exists():
+        steps = [json.loads(each)["step"] for each in (tmp_path / METRICS_FILE).open()]
         assert steps == sorted(steps)
 
 
