@@ -81,6 +81,26 @@ COMMANDS = (
         module="cosmos_transfer.cli.prune",
         summary="a smaller checkpoint with zeros among its weights",
     ),
+    Command(
+        name="batch",
+        module="cosmos_transfer.cli.batch",
+        summary="many clips as one job that goes on where it was stopped",
+    ),
+    Command(
+        name="status",
+        module="cosmos_transfer.cli.status",
+        summary="how far a job is",
+    ),
+    Command(
+        name="retry",
+        module="cosmos_transfer.cli.retry",
+        summary="let failed and refused items of a job wait again",
+    ),
+    Command(
+        name="export",
+        module="cosmos_transfer.cli.export",
+        summary="the table of jobs as JSON lines",
+    ),
 )
 
 
