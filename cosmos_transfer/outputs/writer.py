@@ -37,7 +37,7 @@ _SLUG_BYTES = 80
 _HASH_DIGITS = 8
 # A fixed number, so that the same frames give the same bytes on every machine.
 _THREADS = 4
-# Colours keep their mean when the colour planes are halved (see inputs/media.py).
+# Colours keep their mean when the colour planes are halved (see inputs/colors.py).
 _EXACT = (
     Interpolation.BICUBIC
     | Interpolation.ACCURATE_RND
