@@ -45,7 +45,7 @@ class Backend:
         return None
 
 
-BACKENDS = (  # fastest first; the definition is last and always there
+BACKENDS: tuple[Backend, ...] = (  # fastest first; the definition is last and always there
     Backend(
         "triton",
         "ngpc.backends.triton",

@@ -30,6 +30,7 @@ from ngpc.data.images import replace_file
 from ngpc.encodings import make_encoding
 from ngpc.errors import CheckpointError, ConfigError, MediaError, ShapeError, explain
 from ngpc.networks.fused_mlp import FusedMLP
+from ngpc.shapes import LAYER_MULTIPLE, round_up
 
 FORMAT = "ngpc image field 1"
 NUM_CHANNELS = 3
@@ -57,18 +58,19 @@ class ImageField(nn.Module):
         self.height = height
         self.width = width
         self.encoding = make_encoding(encoding, num_dims=2, generator=generator, backend=backend)
+        # The encoding pads, not the network: a composite knows where its padding belongs.
+        self.padded_width = round_up(self.encoding.num_outputs, LAYER_MULTIPLE)
         self.network = FusedMLP(
             network,
-            num_inputs=self.encoding.num_outputs,
+            num_inputs=self.padded_width,
             num_outputs=NUM_CHANNELS,
-            padding_value=self.encoding.padding_value,
             generator=generator,
             backend=backend,
         )
 
     def forward(self, positions: Float[Tensor, "p 2"]) -> Float[Tensor, "p 3"]:
         """The colour at each position."""
-        return self.network(self.encoding(positions))
+        return self.network(self.encoding.encode_padded(positions, self.padded_width))
 
 
 def pixel_positions(

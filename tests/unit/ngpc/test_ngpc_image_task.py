@@ -117,7 +117,11 @@ def test_a_field_pads_as_its_encoding_says() -> None:
     for encoding, padding in ((SMALL_GRID, 0.0), (FrequencyConfig(num_frequencies=3), 1.0)):
         field = small_field(encoding=encoding)
         assert field.encoding.num_outputs % 16 != 0
-        assert field.network.padding_value == padding
+        positions = torch.rand(5, 2)
+        features = field.encoding(positions)
+        missing = 16 - features.shape[1] % 16
+        padded = torch.cat([features, torch.full((5, missing), padding)], dim=1)
+        assert torch.equal(field(positions), field.network(padded))
 
 
 def test_training_that_leaves_the_finite_numbers_stops() -> None:
