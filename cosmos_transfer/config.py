@@ -118,7 +118,7 @@ class GenerateSettings:
     num_inference_steps: int | None = None
     guidance_scale: float | None = None  # 1 = off
     strength: float = 1.0  # below 1: start from the clip, this far towards noise
-    step_cache: float = 0.0  # reuse the network's output below this change; 0.05 is a good one
+    step_cache: float = 0.0  # skip the network below this change; 0.15 is a good one
     seed: int = 0
     episode: int = 0
     variant: int = 0

@@ -53,8 +53,8 @@ how it is made (unset: the checkpoint's own):
   num_inference_steps=N  guidance_scale=G (1 = off)  seed=N  episode=N  variant=N
   strength=S                 below 1: start from the clip, this far towards noise (Transfer1's
                              sigma_max as a ratio r is r / (1 + r))
-  step_cache=T               reuse the network's output while its input moves less than T (0.05);
-                             0, the default, never does
+  step_cache=T               skip the network where its output will move less than T (0.15 is a
+                             good one); 0, the default, never does
   variants=N                 N clips of the same request, differing in their noise
   resolution=native|input|N  working size: the checkpoint's, the input's, or N pixels short side
   length_policy=refuse|trim|hold|loop    where a control is shorter or longer than the video
