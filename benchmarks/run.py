@@ -26,8 +26,9 @@ from torch import Tensor
 
 from benchmarks.parity import Run, Verdict, judge
 from benchmarks.results_file import hardware, write_results
-from ngpc.backends.registry import BACKENDS, find_backend
+from ngpc.backends.registry import BACKENDS, choose_backend
 from ngpc.config import Activation, GridConfig, Interpolation
+from ngpc.errors import NgpcError
 
 NUM_CHECKED = 1021  # points of the correctness check; a prime
 MLP_WIDTHS = (32, 64, 64, 16)
@@ -195,13 +196,18 @@ def main(argv: Sequence[str] | None = None) -> int:
     names = arguments.backends or [
         backend.name for backend in BACKENDS if backend.why_unavailable(device) is None
     ]
+    try:
+        packages = {name: choose_backend(name, device).package for name in names}
+    except NgpcError as error:
+        print(error, file=sys.stderr)
+        return 2
     machine = hardware()
     limits = ceilings(dtype, device)
     print(f"copy {limits[0]:.1f} GB/s, product {limits[1]:.1f} GFLOP/s, load "
           f"{machine['load_average']}")  # fmt: skip
     timings, num_red = [], 0
-    for name in names:
-        package = importlib.import_module(find_backend(name).package)
+    for name, package_name in packages.items():
+        package = importlib.import_module(package_name)
         red = [v for v in check(arguments.kernel, package, dtype, device) if not v.is_right]
         if red:
             num_red += 1

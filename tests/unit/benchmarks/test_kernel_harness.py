@@ -48,6 +48,15 @@ def test_a_wrong_backend_is_named_and_not_timed(
     assert "Mpoint/s" not in printed
 
 
+@pytest.mark.parametrize(("name", "reason"), [("triton", "runs on cuda"), ("numba", "one of auto")])
+def test_a_backend_that_cannot_run_is_one_line(
+    name: str, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run.main(["mlp", "--backends", name]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert reason in line
+
+
 def test_nan_is_wrong() -> None:
     verdicts = judge(lambda x: x * float("nan"), lambda x: 2 * x, [torch.ones(3)], names=["x"])
     assert [verdict.is_right for verdict in verdicts] == [False, False]
