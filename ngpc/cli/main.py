@@ -75,6 +75,26 @@ def build_parser() -> argparse.ArgumentParser:
 
     backends = commands.add_parser("backends", help="list what can run here, and why not")
     backends.set_defaults(module="ngpc.cli.backends", function="backends_command")
+
+    hardware = commands.add_parser(
+        "hardware",
+        help="what a neural graphics processing cluster would give",
+        description="The published figures of the NGPC paper beside the model's (--report), or "
+        "what a cluster would give for a measured frame (--breakdown).",
+    )
+    what = hardware.add_mutually_exclusive_group(required=True)
+    what.add_argument("--report", action="store_true", help="published figures beside the model's")
+    what.add_argument(
+        "--breakdown",
+        type=Path,
+        metavar="JSON",
+        help="seconds of one frame: {NAME: {encoding_s, mlp_s, rest_s}}",
+    )
+    hardware.add_argument("--processors", type=int, default=64, metavar="N", help="8, 16, 32 or 64")
+    hardware.add_argument(
+        "--calibration", default="published", choices=("published", "fitted"), metavar="NAME"
+    )
+    hardware.set_defaults(module="ngpc.cli.hardware", function="hardware_command")
     return parser
 
 

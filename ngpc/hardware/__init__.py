@@ -1,0 +1,1 @@
+"""The neural graphics processing cluster (NGPC, ISCA 2023): what it would give, in numbers."""
