@@ -87,6 +87,11 @@ COMMANDS = (
         summary="many clips as one job that goes on where it was stopped",
     ),
     Command(
+        name="augment",
+        module="cosmos_transfer.cli.augment",
+        summary="a robot dataset in other looks, actions unchanged",
+    ),
+    Command(
         name="status",
         module="cosmos_transfer.cli.status",
         summary="how far a job is",
