@@ -17,7 +17,11 @@ def build_parser() -> argparse.ArgumentParser:
         "Print the peak memory of a request, stage by stage, and which options make it fit which "
         "card. Networks are run without weights at the request's sizes; nothing is downloaded.",
     )
-    parser.add_argument("what", choices=["memory"], help="memory")
+    parser.add_argument(
+        "what",
+        choices=["memory", "scaling"],
+        help="memory; scaling: predicted seconds on 1 to 64 GPUs beside the published table",
+    )
     parser.add_argument(
         "--checkpoint",
         default="2b",
@@ -51,6 +55,14 @@ def build_parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str]) -> int:
     """Run the command; the number is the exit code."""
     arguments = build_parser().parse_args(argv)
+    if arguments.what == "scaling":
+        from cosmos_transfer.planning import scaling
+
+        given = scaling.constants()
+        print(f"{given['hardware']}\n{given['network']}")
+        print(f"efficiency, fitted on one GPU: {scaling.efficiency(given):.3f}")
+        print(scaling.table(given))
+        return 0
     size = _size(arguments.size)
     import torch
 
