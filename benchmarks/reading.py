@@ -124,12 +124,12 @@ def run_speed() -> dict[str, Any]:
             (ours_s, ours_cpu_s), (opencv_s, opencv_cpu_s) = np.median(pairs, axis=0)
             faster, less_cpu = np.median(pairs[:, 1] / pairs[:, 0], axis=0)
             results[f"{threads} threads"] = {
-                "ours_s": round(ours_s, 3),
-                "opencv_s": round(opencv_s, 3),
-                "times_faster": round(faster, 3),
-                "ours_cpu_s": round(ours_cpu_s, 3),
-                "opencv_cpu_s": round(opencv_cpu_s, 3),
-                "times_less_cpu": round(less_cpu, 3),
+                "ours_s": round(float(ours_s), 3),
+                "opencv_s": round(float(opencv_s), 3),
+                "times_faster": round(float(faster), 3),
+                "ours_cpu_s": round(float(ours_cpu_s), 3),
+                "opencv_cpu_s": round(float(opencv_cpu_s), 3),
+                "times_less_cpu": round(float(less_cpu), 3),
                 "pairs": PAIRS,
             }
     return results
