@@ -22,7 +22,7 @@ def hardware_command(arguments: argparse.Namespace) -> int:
     for name, breakdown in read_breakdowns(arguments.breakdown).items():
         frame = model.frame_time(breakdown)
         print(
-            f"{name}: {1000 * breakdown.total_s:.3g} ms -> {1000 * frame.seconds:.3g} ms, "
+            f"{name}: {1000 * breakdown.total_s:.4g} ms -> {1000 * frame.seconds:.4g} ms, "
             f"{frame.speedup:.3g}x, bound by {frame.bound_by}"
         )
     print(

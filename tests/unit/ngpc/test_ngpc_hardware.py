@@ -147,7 +147,7 @@ def test_a_measured_breakdown(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     path = tmp_path / "frames.json"
     path.write_text(json.dumps({"gia": {"encoding_s": 0.4, "mlp_s": 0.3, "rest_s": 0.2982}}))
     assert main(["hardware", "--breakdown", str(path)]) == 0
-    assert "998 ms -> 30 ms, 33.3x, bound by rest" in capsys.readouterr().out
+    assert "998.2 ms -> 30 ms, 33.3x, bound by rest" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
