@@ -80,7 +80,7 @@ def main(argv: Sequence[str]) -> int:
     networks = networks_of(arguments.checkpoint, controls, dtype)
     found = memory.count(networks, work, dtype=dtype)
     on_gpu = arguments.device == "cuda"
-    process = memory.CUDA_CONTEXT_BYTES if on_gpu else memory.process_bytes()
+    process = memory.CUDA_CONTEXT_BYTES if on_gpu else memory.process_bytes(networks.family)
     ways = memory.ways(networks, on_gpu=on_gpu)
     plans = [
         (

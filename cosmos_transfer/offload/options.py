@@ -19,6 +19,16 @@ from cosmos_transfer.offload.files import PackedFile
 from cosmos_transfer.offload.streaming import StreamedBlocks
 
 OFFLOADS = ("none", "group", "stream")
+# Parts of a network that are no block's; patterns of names, as diffusers takes them.
+OUTSIDE_BLOCKS = (
+    "^patch_embed",
+    "^time_embed",
+    "^learnable_pos_embed",
+    "^crossattn_proj",
+    "^img_context_proj",
+    "^proj_out",
+    "norm",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +140,7 @@ def fit(
     for name, each in networks.items():
         one: Any = each
         if options.fp8:
-            one.enable_layerwise_casting(storage_dtype=torch.float8_e4m3fn, compute_dtype=dtype)
+            store_in_eight_bits(one, dtype)
         if options.offload == "group":
             one.enable_group_offload(
                 onload_device=device,
@@ -153,6 +163,19 @@ def fit(
                 )
             )
     return streams
+
+
+def store_in_eight_bits(network: Any, dtype: torch.dtype) -> None:
+    """Keep the weights of a network's blocks in eight bits; each layer is cast while it runs.
+
+    Norms stay as they are, and so does what a branch may share with its base: a shared part
+    would be cast twice, and it is small beside the blocks.
+    """
+    network.enable_layerwise_casting(
+        storage_dtype=torch.float8_e4m3fn,
+        compute_dtype=dtype,
+        skip_modules_pattern=(*network._skip_layerwise_casting_patterns, *OUTSIDE_BLOCKS),
+    )
 
 
 def _too_small(what: str) -> ConfigError:

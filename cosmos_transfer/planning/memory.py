@@ -17,6 +17,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -231,11 +232,21 @@ def ways(networks: Networks, *, on_gpu: bool) -> tuple[tuple[str, MemoryOptions,
     return tuple(way for way in WAYS if on_gpu or way[1].offload != "group")
 
 
-def process_bytes() -> int:
-    """Peak resident bytes of a process that has imported what generating needs, measured now."""
+def process_bytes(family: str) -> int:
+    """Peak resident bytes of a process that has imported what generating needs, measured now.
+
+    Args:
+        family: Of the networks; the embedded model does without diffusers.
+    """
+    needs = (
+        "cosmos_transfer.autoencoder.causal_video"
+        if family == "embedded"
+        else "cosmos_transfer.model.diffusers_compat"
+    )
     code = (
-        "import resource, cosmos_transfer.pipeline, cosmos_transfer.model.diffusers_compat; "
-        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        f"import cosmos_transfer.pipeline, {needs}; "
+        "from cosmos_transfer.planning.memory import peak_resident_bytes; "
+        "print(peak_resident_bytes())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -247,7 +258,21 @@ def process_bytes() -> int:
                 do="Check the installation.",
             )
         )
-    return int(done.stdout.split()[-1]) * 1024
+    return int(done.stdout.split()[-1])
+
+
+def peak_resident_bytes() -> int:
+    """The most memory this process has had resident so far."""
+    status = Path("/proc/self/status")
+    if status.is_file():
+        # getrusage would also count what the parent had when it started this process.
+        for line in status.read_text(encoding="ascii", errors="replace").splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    import resource
+
+    scale = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale
 
 
 def table(plans: Sequence[tuple[str, MemoryPlan]], cards: Sequence[int] = CARDS_GB) -> str:
