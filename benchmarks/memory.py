@@ -27,7 +27,7 @@ from cosmos_transfer.planning.networks import networks_of
 from cosmos_transfer.planning.workload import workload_of
 
 # A grid on which activations and the autoencoder weigh something beside the weights.
-SIZE, FRAMES = (128, 192), 9
+SIZE, FRAMES = (160, 288), 5
 BIG = {
     "num_attention_heads": 16,
     "attention_head_dim": 64,

@@ -182,10 +182,6 @@ def load_checkpoint(
     for part in (model, autoencoder, text_encoder):
         if isinstance(part, nn.Module):
             part.eval().requires_grad_(False)
-    on_host = model if memory.offload == "group" else None  # moves block by block
-    for part in (model, autoencoder, text_encoder):
-        if isinstance(part, nn.Module) and part is not on_host:
-            part.to(device)
     folders = None
     if source.folder is not None and memory.offload == "stream":
         places = source.control_folders()
@@ -200,6 +196,10 @@ def load_checkpoint(
         dtype=dtype,
         folders=folders,
     )
+    on_host = model if memory.offload == "group" else None  # moves block by block, by itself
+    for part in (model, autoencoder, text_encoder):
+        if isinstance(part, nn.Module) and part is not on_host:
+            part.to(device)
     return Checkpoint(info=info, autoencoder=autoencoder, model=model, text_encoder=text_encoder)
 
 

@@ -176,6 +176,10 @@ def store_in_eight_bits(network: Any, dtype: torch.dtype) -> None:
         compute_dtype=dtype,
         skip_modules_pattern=(*network._skip_layerwise_casting_patterns, *OUTSIDE_BLOCKS),
     )
+    # What stays as it was would keep the whole file it was read from in memory.
+    for parameter in network.parameters():
+        if parameter.dtype != torch.float8_e4m3fn:
+            parameter.data = parameter.data.clone()
 
 
 def _too_small(what: str) -> ConfigError:

@@ -35,6 +35,8 @@ CARDS_GB = (12, 16, 24, 48, 80)
 # scripts/gpu_check_transfer.py measures where there is a GPU.
 CUDA_CONTEXT_BYTES = int(0.6e9)
 ALLOCATOR_SLACK = 1.06
+# On a processor: convolutions' scratch and what malloc keeps; from benchmarks/memory.py.
+CPU_SLACK = 1.25
 # Weights of the text encoders in 16 bits: Qwen2.5-VL-7B without its vision half; T5-11B's encoder.
 TEXT_ENCODER_BYTES = {"2.5": int(15.2e9), "1": int(9.5e9), "embedded": 100_000}
 # diffusers' tiles of the autoencoder: 256 pixels, one every 192.
@@ -111,6 +113,7 @@ class Counted:
     encode_tiled: int
     decode_tiled: int
     frame_bytes: int
+    element_size: int
 
 
 def count(networks: Networks, work: Workload, *, dtype: torch.dtype) -> Counted:
@@ -156,6 +159,7 @@ def count(networks: Networks, work: Workload, *, dtype: torch.dtype) -> Counted:
         # The clip, every control's picture, the maps (float), and the frames made so far.
         frame_bytes=frames * (2 + work.num_controls)
         + work.num_controls * 4 * work.num_frames * work.size.height * work.size.width,
+        element_size=dtype.itemsize,
     )
 
 
@@ -177,10 +181,12 @@ def plan(
         process_bytes: What the process takes before it loads anything; see
             :func:`process_bytes`. On a GPU the context's.
     """
-    slack = ALLOCATOR_SLACK if on_gpu else 1.0
+    slack = ALLOCATOR_SLACK if on_gpu else CPU_SLACK
     frames = 0 if on_gpu else found.frame_bytes
     networks = found.base_bytes + found.branch_bytes
-    smaller = 2 if options.fp8 else 1  # blocks are kept in eight bits, the rest as it computes
+    smaller = (
+        found.element_size if options.fp8 else 1
+    )  # blocks are kept in eight bits, the rest as it computes
     networks -= found.block_bytes - found.block_bytes // smaller
     if options.offload == "stream" or (options.offload == "group" and on_gpu):
         networks -= found.block_bytes // smaller
@@ -195,7 +201,16 @@ def plan(
         "denoise": found.denoise_live,
         "decode": found.decode_tiled if tile else found.decode_live,
     }
-    stages = tuple(
+    # Weights are read as they are stored and cast on the host, one network after the other.
+    loading = found.base_bytes + (found.block_bytes // smaller if options.fp8 else 0)
+    load = Stage(
+        name="load",
+        weights=networks if on_gpu or options.offload == "stream" else max(loading, networks),
+        live=0,
+        frames=0,
+        process=process_bytes,
+    )
+    later = (
         Stage(
             name=name,
             weights=resident,
@@ -205,7 +220,7 @@ def plan(
         )
         for name, value in live.items()
     )
-    return MemoryPlan(options=options, stages=stages, has_text_encoder=with_text_encoder)
+    return MemoryPlan(options=options, stages=(load, *later), has_text_encoder=with_text_encoder)
 
 
 # The ways to fit, from the fastest to the smallest; the last column of the printed table.
@@ -244,7 +259,11 @@ def process_bytes(family: str) -> int:
         else "cosmos_transfer.model.diffusers_compat"
     )
     code = (
-        f"import cosmos_transfer.pipeline, {needs}; "
+        f"import cosmos_transfer.pipeline, cosmos_transfer.model.checkpoint_parts, {needs}; "
+        # What the first picture and the first operations bring in, whatever the model.
+        "import cv2, numpy as np, torch, torch.nn.functional as F; "
+        "cv2.Canny(np.zeros((64, 64), np.uint8), 100, 200); "
+        "x = torch.zeros(1, 8, 32, 32); F.conv2d(x, torch.zeros(8, 8, 3, 3)); x @ x; "
         "from cosmos_transfer.planning.memory import peak_resident_bytes; "
         "print(peak_resident_bytes())"
     )
