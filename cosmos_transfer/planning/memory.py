@@ -253,13 +253,14 @@ def process_bytes(family: str) -> int:
     Args:
         family: Of the networks; the embedded model does without diffusers.
     """
-    needs = (
-        "cosmos_transfer.autoencoder.causal_video"
+    # Beside the embedded model's few megabytes, what loading it brings in is most of it.
+    first = (
+        "cosmos_transfer.model.checkpoint_parts.load_checkpoint('embedded', controls=()); "
         if family == "embedded"
-        else "cosmos_transfer.model.diffusers_compat"
+        else "import cosmos_transfer.model.diffusers_compat; "
     )
     code = (
-        f"import cosmos_transfer.pipeline, cosmos_transfer.model.checkpoint_parts, {needs}; "
+        f"import cosmos_transfer.pipeline, cosmos_transfer.model.checkpoint_parts; {first}"
         # What the first picture and the first operations bring in, whatever the model.
         "import cv2, numpy as np, torch, torch.nn.functional as F; "
         "cv2.Canny(np.zeros((64, 64), np.uint8), 100, 200); "
