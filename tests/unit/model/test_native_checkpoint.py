@@ -175,3 +175,15 @@ def test_the_cosmos_autoencoder_normalises_by_channel_and_frame():
 def test_more_frames_than_its_statistics_are_refused():
     with pytest.raises(Exception, match="at most 3 latent frames"):
         CosmosAutoencoder(cosmos_vae()).encode(torch.zeros(1, 3, 33, 32, 32))
+
+
+def test_own_files_become_diffusers_layout_as_the_document_says(tmp_path):
+    folder_2_5(tmp_path / "c")
+    loaded = load_checkpoint(tmp_path / "c", with_text_encoder=False)
+    loaded.model.transformer.save_pretrained(tmp_path / "d" / "transformer")
+    for name, branch in loaded.model.branches.items():
+        branch.save_pretrained(tmp_path / "d" / f"controlnet_{name}")
+    tiny.wan_autoencoder().save_pretrained(tmp_path / "d" / "vae")
+    again = load_checkpoint(tmp_path / "d", with_text_encoder=False)
+    assert again.info.controls == loaded.info.controls
+    assert same(again.model, loaded.model.state_dict())
