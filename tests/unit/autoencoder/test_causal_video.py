@@ -189,7 +189,7 @@ def test_the_shipped_size_keeps_its_parameters() -> None:
         name: tuple(value.shape)
         for name, value in CausalVideoAutoencoder(SHIPPED).state_dict().items()
     }
-    assert len(shapes) == 89
+    assert len(shapes) == 85
     assert shapes["project.weight"] == (16, 192, 1, 1)
     assert shapes["unproject.weight"] == (192, 16, 1, 1)
     assert shapes["decoder.1.norm.scale"] == (1, 96, 1, 1)
