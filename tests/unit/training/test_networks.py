@@ -41,7 +41,7 @@ def test_the_shipped_parts_fit_together() -> None:
     assert tuple(networks.model.branches) == CONTROL_NAMES
     assert networks.autoencoder.latent_channels == networks.model.latent_channels
     assert networks.text_encoder.settings.width == networks.model.transformer.settings.text_width
-    assert sum(parameter.numel() for parameter in networks.parameters()) == 4_222_948
+    assert sum(parameter.numel() for parameter in networks.parameters()) == 5_617_836
 
 
 def test_a_checkpoint_comes_back_ready_to_be_trained(tmp_path: Path) -> None:
