@@ -114,6 +114,7 @@ class Counted:
     decode_tiled: int
     frame_bytes: int
     element_size: int
+    num_networks: int
 
 
 def count(networks: Networks, work: Workload, *, dtype: torch.dtype) -> Counted:
@@ -160,6 +161,7 @@ def count(networks: Networks, work: Workload, *, dtype: torch.dtype) -> Counted:
         frame_bytes=frames * (2 + work.num_controls)
         + work.num_controls * 4 * work.num_frames * work.size.height * work.size.width,
         element_size=dtype.itemsize,
+        num_networks=1 + len(model.branches),
     )
 
 
@@ -190,7 +192,9 @@ def plan(
     networks -= found.block_bytes - found.block_bytes // smaller
     if options.offload == "stream" or (options.offload == "group" and on_gpu):
         networks -= found.block_bytes // smaller
-        networks += 2 * found.largest_block_bytes // smaller
+        # Streamed: each network keeps two blocks, and the read bytes of one on their way.
+        each = 3 * found.num_networks if options.offload == "stream" else 2
+        networks += each * found.largest_block_bytes // smaller
     text = found.text_encoder_bytes if with_text_encoder else 0
     # Nothing is moved away between stages: what is loaded stays.
     resident = networks + found.autoencoder_bytes + text

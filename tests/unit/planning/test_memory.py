@@ -114,7 +114,7 @@ def test_options_take_from_what_they_are_about():
     )
     weights = [each.stages[3].weights for each in (plain, fp8, stream)]
     assert weights[0] - weights[1] == found.block_bytes - found.block_bytes // 4
-    assert weights[0] - weights[2] == found.block_bytes - 2 * found.largest_block_bytes
+    assert weights[0] - weights[2] == found.block_bytes - 6 * found.largest_block_bytes
     assert [stage.live for stage in fp8.stages] == [stage.live for stage in plain.stages]
     assert tile.stages[2].live != plain.stages[2].live
     with_text = memory.plan(found, MemoryOptions(), on_gpu=True)
