@@ -66,6 +66,59 @@ def table_row(v0, v1, v2, v3, resolution, num_entries, is_hashed, num_dims: tl.c
 
 @triton.jit
 @no_type_check
+def locate_all(positions, rows, mask, scale, num_dims: tl.constexpr):
+    """:func:`locate` along every axis: cells, then fractions. Axes that are not there repeat the
+    second one and are not used."""
+    f0, c0 = locate(positions, rows, mask, scale, 0, num_dims)
+    f1, c1 = locate(positions, rows, mask, scale, 1, num_dims)
+    f2, c2 = f1, c1
+    f3, c3 = f1, c1
+    if num_dims > 2:
+        f2, c2 = locate(positions, rows, mask, scale, 2, num_dims)
+    if num_dims > 3:
+        f3, c3 = locate(positions, rows, mask, scale, 3, num_dims)
+    return c0, c1, c2, c3, f0, f1, f2, f3
+
+
+@triton.jit
+@no_type_check
+def upper_weights(f0, f1, f2, f3, interpolation: tl.constexpr):
+    """:func:`upper_weight` along every axis."""
+    return (
+        upper_weight(f0, interpolation),
+        upper_weight(f1, interpolation),
+        upper_weight(f2, interpolation),
+        upper_weight(f3, interpolation),
+    )
+
+
+@triton.jit
+@no_type_check
+def corner_row(
+    corner: tl.constexpr, c0, c1, c2, c3, resolution, num_entries, is_hashed,
+    num_dims: tl.constexpr,
+):  # fmt: skip
+    """The row of one corner of each cell; bit ``i`` of ``corner`` is its place along axis ``i``."""
+    return table_row(
+        c0 + (corner & 1), c1 + ((corner >> 1) & 1), c2 + ((corner >> 2) & 1),
+        c3 + ((corner >> 3) & 1), resolution, num_entries, is_hashed, num_dims,
+    )  # fmt: skip
+
+
+@triton.jit
+@no_type_check
+def corner_weight(corner: tl.constexpr, u0, u1, u2, u3, num_dims: tl.constexpr):
+    """The weight of one corner: the product over the axes."""
+    weight = (u0 if corner & 1 else 1.0 - u0) * (u1 if corner & 2 else 1.0 - u1)
+    if num_dims > 2:
+        weight = weight * (u2 if corner & 4 else 1.0 - u2)
+    if num_dims > 3:
+        weight = weight * (u3 if corner & 8 else 1.0 - u3)
+    return weight
+
+
+@triton.jit
+@no_type_check
 def load_level(scales, levels, level):
     """Scale, resolution, offset, number of entries and kind of one level."""
     fields = levels + level * 4
@@ -90,25 +143,14 @@ def encode_kernel(
     rows = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     mask = rows < num_points
     scale, resolution, offset, num_entries, is_hashed = load_level(scales, levels, level)
-    f0, c0 = locate(positions, rows, mask, scale, 0, num_dims)
-    f1, c1 = locate(positions, rows, mask, scale, 1, num_dims)
-    f2, c2 = f1, c1
-    f3, c3 = f1, c1
-    if num_dims > 2:
-        f2, c2 = locate(positions, rows, mask, scale, 2, num_dims)
-    if num_dims > 3:
-        f3, c3 = locate(positions, rows, mask, scale, 3, num_dims)
-    u0 = upper_weight(f0, interpolation)
-    u1 = upper_weight(f1, interpolation)
-    u2 = upper_weight(f2, interpolation)
-    u3 = upper_weight(f3, interpolation)
+    c0, c1, c2, c3, f0, f1, f2, f3 = locate_all(positions, rows, mask, scale, num_dims)
+    u0, u1, u2, u3 = upper_weights(f0, f1, f2, f3, interpolation)
     columns = tl.arange(0, num_features)
     total = tl.zeros([block, num_features], dtype=tl.float32)
     num_corners: tl.constexpr = 1 if interpolation == NEAREST else 1 << num_dims
     for corner in tl.static_range(num_corners):
-        row = table_row(
-            c0 + (corner & 1), c1 + ((corner >> 1) & 1), c2 + ((corner >> 2) & 1),
-            c3 + ((corner >> 3) & 1), resolution, num_entries, is_hashed, num_dims,
+        row = corner_row(
+            corner, c0, c1, c2, c3, resolution, num_entries, is_hashed, num_dims
         )  # fmt: skip
         entries = tl.load(
             table + (offset + row)[:, None] * num_features + columns[None, :],
@@ -118,11 +160,7 @@ def encode_kernel(
         if interpolation == NEAREST:
             total += entries
         else:
-            weight = (u0 if corner & 1 else 1.0 - u0) * (u1 if corner & 2 else 1.0 - u1)
-            if num_dims > 2:
-                weight = weight * (u2 if corner & 4 else 1.0 - u2)
-            if num_dims > 3:
-                weight = weight * (u3 if corner & 8 else 1.0 - u3)
+            weight = corner_weight(corner, u0, u1, u2, u3, num_dims)
             total += weight[:, None] * entries
     tl.store(
         outputs + (rows * num_levels + level)[:, None] * num_features + columns[None, :],
@@ -143,18 +181,8 @@ def table_gradient_kernel(
     rows = tl.program_id(0).to(tl.int64) * block + tl.arange(0, block)
     mask = rows < num_points
     scale, resolution, offset, num_entries, is_hashed = load_level(scales, levels, level)
-    f0, c0 = locate(positions, rows, mask, scale, 0, num_dims)
-    f1, c1 = locate(positions, rows, mask, scale, 1, num_dims)
-    f2, c2 = f1, c1
-    f3, c3 = f1, c1
-    if num_dims > 2:
-        f2, c2 = locate(positions, rows, mask, scale, 2, num_dims)
-    if num_dims > 3:
-        f3, c3 = locate(positions, rows, mask, scale, 3, num_dims)
-    u0 = upper_weight(f0, interpolation)
-    u1 = upper_weight(f1, interpolation)
-    u2 = upper_weight(f2, interpolation)
-    u3 = upper_weight(f3, interpolation)
+    c0, c1, c2, c3, f0, f1, f2, f3 = locate_all(positions, rows, mask, scale, num_dims)
+    u0, u1, u2, u3 = upper_weights(f0, f1, f2, f3, interpolation)
     columns = tl.arange(0, num_features)
     arriving = tl.load(
         upstream + (rows * num_levels + level)[:, None] * num_features + columns[None, :],
@@ -163,17 +191,12 @@ def table_gradient_kernel(
     ).to(tl.float32)
     num_corners: tl.constexpr = 1 if interpolation == NEAREST else 1 << num_dims
     for corner in tl.static_range(num_corners):
-        row = table_row(
-            c0 + (corner & 1), c1 + ((corner >> 1) & 1), c2 + ((corner >> 2) & 1),
-            c3 + ((corner >> 3) & 1), resolution, num_entries, is_hashed, num_dims,
+        row = corner_row(
+            corner, c0, c1, c2, c3, resolution, num_entries, is_hashed, num_dims
         )  # fmt: skip
         share = arriving
         if interpolation != NEAREST:
-            weight = (u0 if corner & 1 else 1.0 - u0) * (u1 if corner & 2 else 1.0 - u1)
-            if num_dims > 2:
-                weight = weight * (u2 if corner & 4 else 1.0 - u2)
-            if num_dims > 3:
-                weight = weight * (u3 if corner & 8 else 1.0 - u3)
+            weight = corner_weight(corner, u0, u1, u2, u3, num_dims)
             share = weight[:, None] * arriving
         tl.atomic_add(
             gradient + (offset + row)[:, None] * num_features + columns[None, :],
@@ -200,18 +223,8 @@ def position_gradient_kernel(
     total3 = tl.zeros([block], dtype=tl.float32)
     for level in range(num_levels):
         scale, resolution, offset, num_entries, is_hashed = load_level(scales, levels, level)
-        f0, c0 = locate(positions, rows, mask, scale, 0, num_dims)
-        f1, c1 = locate(positions, rows, mask, scale, 1, num_dims)
-        f2, c2 = f1, c1
-        f3, c3 = f1, c1
-        if num_dims > 2:
-            f2, c2 = locate(positions, rows, mask, scale, 2, num_dims)
-        if num_dims > 3:
-            f3, c3 = locate(positions, rows, mask, scale, 3, num_dims)
-        u0 = upper_weight(f0, interpolation)
-        u1 = upper_weight(f1, interpolation)
-        u2 = upper_weight(f2, interpolation)
-        u3 = upper_weight(f3, interpolation)
+        c0, c1, c2, c3, f0, f1, f2, f3 = locate_all(positions, rows, mask, scale, num_dims)
+        u0, u1, u2, u3 = upper_weights(f0, f1, f2, f3, interpolation)
         arriving = tl.load(
             upstream + (rows * num_levels + level)[:, None] * num_features + columns[None, :],
             mask=mask[:, None],
@@ -222,9 +235,8 @@ def position_gradient_kernel(
         g2 = tl.zeros([block], dtype=tl.float32)
         g3 = tl.zeros([block], dtype=tl.float32)
         for corner in tl.static_range(1 << num_dims):
-            row = table_row(
-                c0 + (corner & 1), c1 + ((corner >> 1) & 1), c2 + ((corner >> 2) & 1),
-                c3 + ((corner >> 3) & 1), resolution, num_entries, is_hashed, num_dims,
+            row = corner_row(
+                corner, c0, c1, c2, c3, resolution, num_entries, is_hashed, num_dims
             )  # fmt: skip
             entries = tl.load(
                 table + (offset + row)[:, None] * num_features + columns[None, :],
