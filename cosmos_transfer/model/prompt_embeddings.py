@@ -78,18 +78,15 @@ def load_cosmos_text_encoder(
     Raises:
         CheckpointError: One of them is missing or unreadable.
     """
-    from transformers import AutoTokenizer, Qwen2_5_VLForConditionalGeneration
+    from transformers import Qwen2_5_VLForConditionalGeneration
 
-    options: dict[str, Any] = {"local_files_only": local_files_only}
-    if revision is not None:
-        options["revision"] = revision
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(location, subfolder="tokenizer", **options)
-        network = Qwen2_5_VLForConditionalGeneration.from_pretrained(
-            location, subfolder="text_encoder", dtype=dtype, use_safetensors=True, **options
-        )
-    except (OSError, ValueError) as error:
-        raise _no_encoder(location, error) from error
+    network, tokenizer = _load_encoder(
+        Qwen2_5_VLForConditionalGeneration,
+        location,
+        dtype=dtype,
+        revision=revision,
+        local_files_only=local_files_only,
+    )
     return CosmosTextEncoder(network, tokenizer)
 
 
@@ -135,30 +132,47 @@ def load_t5_encoder(
     Raises:
         CheckpointError: One of them is missing or unreadable.
     """
-    from transformers import AutoTokenizer, T5EncoderModel
+    from transformers import T5EncoderModel
+
+    network, tokenizer = _load_encoder(
+        T5EncoderModel,
+        location,
+        dtype=dtype,
+        revision=revision,
+        local_files_only=local_files_only,
+    )
+    return T5TextEncoder(network, tokenizer)
+
+
+def _load_encoder(
+    network_class: Any,
+    location: str | Path,
+    *,
+    dtype: torch.dtype,
+    revision: str | None,
+    local_files_only: bool,
+) -> tuple[nn.Module, Any]:
+    """A network of transformers' and its tokenizer, from the two folders of a checkpoint."""
+    from transformers import AutoTokenizer
 
     options: dict[str, Any] = {"local_files_only": local_files_only}
     if revision is not None:
         options["revision"] = revision
     try:
         tokenizer = AutoTokenizer.from_pretrained(location, subfolder="tokenizer", **options)
-        network = T5EncoderModel.from_pretrained(
+        network = network_class.from_pretrained(
             location, subfolder="text_encoder", dtype=dtype, use_safetensors=True, **options
         )
     except (OSError, ValueError) as error:
-        raise _no_encoder(location, error) from error
-    return T5TextEncoder(network, tokenizer)
-
-
-def _no_encoder(location: str | Path, error: Exception) -> CheckpointError:
-    return CheckpointError(
-        explain(
-            f"checkpoint {location}",
-            expected="text_encoder/ and tokenizer/",
-            got=" ".join(str(error).split())[:400],
-            do="Fetch them, or encode the prompts elsewhere with cosmos-transfer embed.",
-        )
-    )
+        raise CheckpointError(
+            explain(
+                f"checkpoint {location}",
+                expected="text_encoder/ and tokenizer/",
+                got=" ".join(str(error).split())[:400],
+                do="Fetch them, or encode the prompts elsewhere with cosmos-transfer embed.",
+            )
+        ) from error
+    return network, tokenizer
 
 
 def _normalize(layer: Float[Tensor, "b m d"]) -> Float[Tensor, "b m d"]:
