@@ -27,7 +27,7 @@ from torch import nn
 
 from cosmos_transfer.errors import CheckpointError, ConfigError, explain
 from cosmos_transfer.training.batches import Batch, ClipPool
-from cosmos_transfer.training.control_draw import draw_active, draw_weights
+from cosmos_transfer.training.control_draw import draw_active
 from cosmos_transfer.training.data import CONTROL_NAMES
 from cosmos_transfer.training.ema import MovingAverage
 from cosmos_transfer.training.networks import STATE_FILE, UNREADABLE_STATE, EmbeddedNetworks
@@ -221,7 +221,7 @@ class Trainer:
         batch = self.pool.draw(
             config.batch_size, active, rng, num_frames=self._draw_num_frames(rng)
         )
-        loss = self._loss(batch, active, rng, generator)
+        loss = self._loss(batch, rng, generator)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_([p for p in self.networks.parameters() if p.requires_grad], 1.0)
@@ -251,30 +251,21 @@ class Trainer:
     def _loss(
         self,
         batch: Batch,
-        active: tuple[str, ...],
         rng: np.random.Generator,
         generator: torch.Generator,
     ) -> torch.Tensor:
         config, networks = self.config, self.networks
         device = config.device
-        with torch.no_grad():
-            clean = networks.autoencoder.encode(batch.video.to(device))
-            controls = {
-                name: networks.autoencoder.encode_control(video.to(device))
-                for name, video in batch.controls.items()
-            }
-        sizes = zip(clean.shape[2:], networks.model.patch, strict=True)
-        grid_t, grid_h, grid_w = (size // patch for size, patch in sizes)
-        grid = (grid_t, grid_h, grid_w)
-        weights = draw_weights(len(active), config.batch_size, grid, rng).to(device)
+        encoded = networks.encode_batch(batch, rng, device=device)
+        clean = encoded.clean
         prompts = ["" if rng.random() < config.share_no_text else p for p in batch.prompts]
         given = rng.random() < config.share_clean_first and clean.shape[2] > 1
         return flow_loss(
             networks.model,
             clean,
             networks.text_encoder.encode(prompts),
-            controls,
-            dict(zip(active, weights, strict=True)),
+            encoded.controls,
+            encoded.weights,
             sigma=draw_sigma(config.batch_size, generator).to(device),
             noise=torch.randn(clean.shape, generator=generator).to(device),
             num_clean_frames=1 if given else 0,

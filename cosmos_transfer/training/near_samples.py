@@ -15,8 +15,8 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from cosmos_transfer.training.batches import Batch, ClipPool
-from cosmos_transfer.training.control_draw import draw_active, draw_weights
+from cosmos_transfer.training.batches import ClipPool
+from cosmos_transfer.training.control_draw import draw_active
 from cosmos_transfer.training.data import CONTROL_NAMES
 from cosmos_transfer.training.networks import EmbeddedNetworks
 
@@ -68,18 +68,11 @@ def draw_near_samples(
         num_clips: Clips to draw; they share which controls are active.
         device: Where the networks are.
     """
-    autoencoder, model = networks.autoencoder, networks.model
     active = draw_active(CONTROL_NAMES, rng)
     num_frames = pool.shards[0].looks.shape[2]
-    batch: Batch = pool.draw(num_clips, active, rng, num_frames=num_frames)
-    video = batch.video.to(device)
-    clean = autoencoder.encode(video)
-    controls = {
-        name: autoencoder.encode_control(each.to(device)) for name, each in batch.controls.items()
-    }
-    _, _, frames, height, width = clean.shape
-    drawn = draw_weights(len(active), num_clips, (frames, height, width), rng).to(device)
-    weights = dict(zip(active, drawn, strict=True))
+    batch = pool.draw(num_clips, active, rng, num_frames=num_frames)
+    encoded = networks.encode_batch(batch, rng, device=device)
+    clean = encoded.clean
     text = networks.text_encoder.encode(batch.prompts)
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     noise = torch.randn(clean.shape, generator=generator).to(device)
@@ -89,13 +82,18 @@ def draw_near_samples(
     made = clean + _spread(start) * (noise - clean)
     for step in range(num_steps):
         sigma = start * (1.0 - step / num_steps)
-        velocity = model(made, sigma, text, controls, weights)
+        velocity = networks.model(made, sigma, text, encoded.controls, encoded.weights)
         made = made - _spread(start / num_steps) * velocity
     level = torch.from_numpy(rng.uniform(0.0, ENCODED_NOISE, num_clips)).float().to(device)
-    encoded = clean + _spread(level) * noise
+    only_noisy = clean + _spread(level) * noise
     is_encoded = torch.from_numpy(rng.random(num_clips) < SHARE_ENCODED).to(device)
-    latents = torch.where(_spread(is_encoded), encoded, made)
-    return NearSamples(video=video, latents=latents, controls=controls, weights=weights)
+    latents = torch.where(_spread(is_encoded), only_noisy, made)
+    return NearSamples(
+        video=batch.video.to(device),
+        latents=latents,
+        controls=encoded.controls,
+        weights=encoded.weights,
+    )
 
 
 def _spread(values: Shaped[Tensor, " b"]) -> Shaped[Tensor, "b 1 1 1 1"]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from pickle import UnpicklingError
 
+import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder, CausalVideoConfig
 from cosmos_transfer.errors import CheckpointError, explain
@@ -23,6 +26,8 @@ from cosmos_transfer.model.latent_unet import (
     LatentUNetBranchConfig,
     LatentUNetConfig,
 )
+from cosmos_transfer.training.batches import Batch
+from cosmos_transfer.training.control_draw import draw_weights
 from cosmos_transfer.training.data import CONTROL_NAMES
 from cosmos_transfer.training.scenes import VOCABULARY
 
@@ -56,6 +61,15 @@ def vocabulary_words() -> tuple[str, ...]:
     return tuple(sorted(words | FILLER_WORDS))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncodedBatch:
+    """Clean latents, the controls that act, and their token weights."""
+
+    clean: Float[Tensor, "b z t hz wz"]
+    controls: dict[str, Float[Tensor, "b p t hz wz"]]
+    weights: dict[str, Float[Tensor, "b n"]]
+
+
 class EmbeddedNetworks(nn.Module):
     """All that the embedded checkpoint consists of."""
 
@@ -69,6 +83,21 @@ class EmbeddedNetworks(nn.Module):
         self.autoencoder = autoencoder
         self.text_encoder = text_encoder
         self.model = model
+
+    def encode_batch(self, batch: Batch, rng: np.random.Generator, *, device: str) -> EncodedBatch:
+        """Encode clips and controls, and draw where and how strongly the controls act."""
+        with torch.no_grad():
+            clean = self.autoencoder.encode(batch.video.to(device))
+            controls = {
+                name: self.autoencoder.encode_control(video.to(device))
+                for name, video in batch.controls.items()
+            }
+        sizes = zip(clean.shape[2:], self.model.patch, strict=True)
+        frames, height, width = (size // patch for size, patch in sizes)
+        drawn = draw_weights(len(controls), len(clean), (frames, height, width), rng).to(device)
+        return EncodedBatch(
+            clean=clean, controls=controls, weights=dict(zip(controls, drawn, strict=True))
+        )
 
 
 def new_networks(
