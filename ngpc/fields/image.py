@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import safetensors
 import torch
 from einops import rearrange
 from jaxtyping import Float
@@ -27,8 +26,9 @@ from ngpc.config import (
     network_to_json,
 )
 from ngpc.data.images import replace_file
+from ngpc.data.tensor_files import read_tensors
 from ngpc.encodings import make_encoding
-from ngpc.errors import CheckpointError, ConfigError, MediaError, ShapeError, explain
+from ngpc.errors import CheckpointError, ConfigError, ShapeError, explain
 from ngpc.networks.fused_mlp import FusedMLP
 from ngpc.shapes import LAYER_MULTIPLE, round_up
 
@@ -168,27 +168,7 @@ def load_image_field(path: Path, *, backend: str = AUTO) -> ImageField:
         MediaError: there is no such file.
         CheckpointError: the file holds something else, or parameters that do not fit.
     """
-    if not path.is_file():
-        raise MediaError(
-            explain(str(path), expected="a saved field", got="no file", do="Check the path.")
-        )
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except safetensors.SafetensorError as error:
-        raise CheckpointError(
-            explain(str(path), expected="safetensors", got=str(error), do="Fit the image again.")
-        ) from error
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(
-            explain(
-                str(path),
-                expected=repr(FORMAT),
-                got=repr(metadata.get("format")),
-                do="Give a file written by `ngpc fit image`.",
-            )
-        )
+    metadata, tensors = read_tensors(path, FORMAT, what="a saved field", writer="`ngpc fit image`")
     try:
         description = json.loads(metadata["field"])
         field = ImageField(

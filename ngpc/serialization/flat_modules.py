@@ -10,14 +10,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import torch
 from safetensors.torch import save
 
 from ngpc.backends.registry import AUTO
 from ngpc.config import encoding_to_json, network_to_json
 from ngpc.data.images import replace_file
-from ngpc.errors import CheckpointError, MediaError, explain
+from ngpc.data.tensor_files import read_tensors
+from ngpc.errors import CheckpointError, explain
 from ngpc.fields.flat import Encoding, FlatModule, Network, NetworkWithInputEncoding
 
 FORMAT = "ngpc module 1"
@@ -50,28 +50,9 @@ def load_module(path: Path, *, backend: str = AUTO) -> FlatModule:
         MediaError: there is no such file.
         CheckpointError: the file holds something else, or parameters that do not fit.
     """
-    path = Path(path)
-    if not path.is_file():
-        raise MediaError(
-            explain(str(path), expected="a saved module", got="no file", do="Check the path.")
-        )
-    try:
-        with safetensors.safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except safetensors.SafetensorError as error:
-        raise CheckpointError(
-            explain(str(path), expected="safetensors", got=str(error), do="Save the module again.")
-        ) from error
-    if metadata.get("format") != FORMAT:
-        raise CheckpointError(
-            explain(
-                str(path),
-                expected=repr(FORMAT),
-                got=repr(metadata.get("format")),
-                do="Give a file written by save_module.",
-            )
-        )
+    metadata, tensors = read_tensors(
+        Path(path), FORMAT, what="a saved module", writer="save_module"
+    )
     try:
         module = _build(json.loads(metadata["module"]), backend)
         module = module.to(tensors["params"].dtype)
