@@ -20,7 +20,6 @@ from cosmos_transfer.inputs.simulators.mujoco import GEOM, scene_from_arrays
 from cosmos_transfer.inputs.validate import check_request
 
 FRAMES, HEIGHT, WIDTH = 3, 12, 16
-SHARED = Path(__file__).parents[4] / "shared" / "media"
 
 
 def rgb_frames() -> np.ndarray:
@@ -319,10 +318,8 @@ def test_an_unknown_tool_is_refused(tmp_path: Path) -> None:
         open_scene(plain_scene(tmp_path), tool="unreal")
 
 
-def test_a_real_recording_of_isaac(tmp_path: Path) -> None:
-    recording = SHARED / "robot_isaac"
-    if not recording.is_dir():
-        pytest.skip("the shared recordings are not beside this checkout")
+def test_a_real_recording_of_isaac(tmp_path: Path, shared_media: Path) -> None:
+    recording = shared_media / "robot_isaac"
     # As the writer left them: pictures and tables in one folder.
     for folder in ("segmentation", "segmentation_label"):
         for file in sorted((recording / folder).iterdir())[:3]:

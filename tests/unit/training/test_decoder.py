@@ -85,9 +85,9 @@ def test_training_betters_the_decoder_and_leaves_the_encoder(
     denoiser = {name: value.clone() for name, value in networks.model.state_dict().items()}
     encoder = {name: value.clone() for name, value in autoencoder.project.state_dict().items()}
     before = error_of(networks, pool)
-    path = train_decoder(networks, pool, run_dir=tmp_path, duration_s=4.0, rate=1.0)
+    path = train_decoder(networks, pool, run_dir=tmp_path, duration_s=8.0, rate=1.0)
     after = error_of(networks, pool)
-    assert after < before
+    assert after < 0.97 * before
     for name, value in encoder.items():
         assert torch.equal(value, autoencoder.project.state_dict()[name])
     for name, value in denoiser.items():
