@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,6 +77,7 @@ class ClipPool:
         rng: np.random.Generator,
         *,
         num_frames: int,
+        crop: tuple[int, int] | None = None,
     ) -> Batch:
         """Draw clips at random, each mirrored half of the time.
 
@@ -83,7 +85,9 @@ class ClipPool:
             batch_size: Clips to draw.
             controls: The controls to prepare.
             rng: Decides scenes, looks and mirroring.
-            num_frames: Frames to keep of every clip, from its start.
+            num_frames: Frames to keep of every clip, from a start drawn for it.
+            crop: Height and width of the part to keep, at a place drawn for every clip; the whole
+                picture by default.
         """
         video, prompts = [], []
         pictures: dict[str, list[UInt8[np.ndarray, "f h w 3"]]] = {name: [] for name in controls}
@@ -93,16 +97,29 @@ class ClipPool:
             scene = int(rng.integers(len(shard)))
             look = int(rng.integers(shard.looks.shape[1]))
             step = -1 if rng.random() < 0.5 else 1
-            video.append(shard.looks[scene, look, :num_frames, :, ::step])
+            start = int(rng.integers(shard.vis.shape[1] - num_frames + 1))
+            rows, columns = _draw_window(shard.vis.shape[2:4], crop, rng)
+            part = (slice(start, start + num_frames), rows, columns)
+            video.append(shard.looks[scene, look][part][:, :, ::step])
             prompts.append(shard.prompts[scene][look])
             for name in controls:
                 if name == "depth":
                     picture = np.repeat(self._depth[place][scene][..., None], 3, axis=-1)
                 else:
                     picture = control_frames(shard, scene, name, self._palette)
-                pictures[name].append(picture[:num_frames, :, ::step])
+                pictures[name].append(picture[part][:, :, ::step])
         return Batch(
             video=to_video(np.stack(video)),
             prompts=prompts,
             controls={name: to_video(np.stack(frames)) for name, frames in pictures.items()},
         )
+
+
+def _draw_window(
+    size: Sequence[int], crop: tuple[int, int] | None, rng: np.random.Generator
+) -> tuple[slice, slice]:
+    if crop is None:
+        return slice(None), slice(None)
+    starts = [int(rng.integers(whole - part + 1)) for whole, part in zip(size, crop, strict=True)]
+    rows, columns = (slice(start, start + part) for start, part in zip(starts, crop, strict=True))
+    return rows, columns

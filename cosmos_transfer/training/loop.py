@@ -37,6 +37,8 @@ from cosmos_transfer.training.optimizer import MuonAdam
 log = logging.getLogger(__name__)
 
 MODES = ("joint", "base", "branch")
+CROP = 0.6
+"""Height and width of a cropped step, in shares of the picture's."""
 LOG_EVERY = 50
 """Steps whose mean loss makes one line of ``metrics.jsonl``."""
 
@@ -52,13 +54,14 @@ class TrainingConfig:
     duration_s: float = 3_600.0
     cool_down: float = 0.35  # share of the run over which the learning rate falls to zero
     rate: float = 1.0  # factor on both learning rates
-    batch_size: int = 8
+    batch_size: int = 8  # latent frames of a step: clips, where only one of theirs is drawn
     warmup_steps: int = 100
     ema_decay: float = 0.998
     share_no_text: float = 0.1
     share_clean_first: float = 0.15  # steps whose first latent frame is given, as in later chunks
-    share_single: float = 0.2  # steps on the first latent frame alone: a third of the cost
+    share_single: float = 0.2  # steps on single pictures, which teach as much about materials
     share_shorter: float = 0.2  # steps on some of the latent frames
+    share_crop: float = 0.0  # steps on a part of the picture, as large as `CROP` says
     seed: int = 0
     save_every_s: float = 240.0
     device: str = "cpu"
@@ -115,6 +118,7 @@ class Trainer:
         self.pool = pool
         self.config = config
         self.num_steps = 0
+        self.num_clips = 0
         self.elapsed_s = 0.0
         self._free_parameters()
         self.optimizer = MuonAdam(self._trained_modules().items())
@@ -151,6 +155,7 @@ class Trainer:
                 "num_updates": self.average.num_updates,
                 "optimizer": self.optimizer.state_dict(),
                 "num_steps": self.num_steps,
+                "num_clips": self.num_clips,
                 "elapsed_s": self.elapsed_s,
                 "trained": self.config.branch or self.config.mode,
             },
@@ -181,6 +186,7 @@ class Trainer:
         self.average.weights = state["average"]
         self.average.num_updates = state["num_updates"]
         self.num_steps = state["num_steps"]
+        self.num_clips = state["num_clips"]
         self.elapsed_s = state["elapsed_s"]
         return True
 
@@ -218,8 +224,14 @@ class Trainer:
         rng = np.random.default_rng([config.seed, self.num_steps])
         generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
         active = self._draw_active(rng)
+        strides = self.networks.autoencoder.strides
+        num_frames = self._draw_num_latent_frames(rng)
         batch = self.pool.draw(
-            config.batch_size, active, rng, num_frames=self._draw_num_frames(rng)
+            math.ceil(config.batch_size / num_frames),
+            active,
+            rng,
+            num_frames=strides.pixel_frames(num_frames),
+            crop=self._draw_crop(rng),
         )
         loss = self._loss(batch, rng, generator)
         self.optimizer.zero_grad(set_to_none=True)
@@ -228,6 +240,7 @@ class Trainer:
         self.optimizer.step()
         self.average.update(self.networks)
         self.num_steps += 1
+        self.num_clips += len(batch.prompts)
         return loss.item()
 
     def _draw_active(self, rng: np.random.Generator) -> tuple[str, ...]:
@@ -238,15 +251,24 @@ class Trainer:
             return (self.config.branch,)
         return draw_active(CONTROL_NAMES, rng)
 
-    def _draw_num_frames(self, rng: np.random.Generator) -> int:
-        strides = self.networks.autoencoder.strides
-        whole = strides.latent_frames(self.pool.shards[0].looks.shape[2])
+    def _draw_num_latent_frames(self, rng: np.random.Generator) -> int:
+        config = self.config
+        whole = self.networks.autoencoder.strides.latent_frames(self.pool.shards[0].vis.shape[1])
         u = rng.random()
-        if u < self.config.share_single:
+        if u < config.share_single:
             return 1
-        if whole > 2 and u < self.config.share_single + self.config.share_shorter:
-            return strides.pixel_frames(int(rng.integers(2, whole)))
-        return strides.pixel_frames(whole)
+        if whole > 2 and u < config.share_single + config.share_shorter:
+            return int(rng.integers(2, whole))
+        return whole
+
+    def _draw_crop(self, rng: np.random.Generator) -> tuple[int, int] | None:
+        """The size of a part that is a whole, even number of latent cells; none: all of it."""
+        if rng.random() >= self.config.share_crop:
+            return None
+        cell = 2 * self.networks.autoencoder.strides.space
+        whole = self.pool.shards[0].vis.shape[2:4]
+        height, width = (max(cell, round(CROP * size / cell) * cell) for size in whole)
+        return height, width
 
     def _loss(
         self,
@@ -266,7 +288,7 @@ class Trainer:
             networks.text_encoder.encode(prompts),
             encoded.controls,
             encoded.weights,
-            sigma=draw_sigma(config.batch_size, generator).to(device),
+            sigma=draw_sigma(len(clean), generator).to(device),
             noise=torch.randn(clean.shape, generator=generator).to(device),
             num_clean_frames=1 if given else 0,
             channel_weights=visibility_weights(networks.autoencoder.channel_deviations),
@@ -275,7 +297,7 @@ class Trainer:
     def _log(self, losses: list[float]) -> None:
         entry: dict[str, Any] = {
             "step": self.num_steps,
-            "clips": self.num_steps * self.config.batch_size,
+            "clips": self.num_clips,
             "elapsed_s": round(self.elapsed_s, 1),
             "loss": round(float(np.mean(losses)), 4),
             "scenes": self.pool.num_scenes,

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from cosmos_transfer.controls.registry import prepare_control
 from cosmos_transfer.errors import MediaError
@@ -92,13 +93,55 @@ def test_depth_is_normalised_over_the_whole_clip_though_fewer_frames_are_kept(
 ) -> None:
     batch = pool.draw(1, ("depth",), np.random.default_rng(3), num_frames=1)
     assert batch.video.shape[2] == 1
-    first_frames = [
-        to_video(depth_picture(shard.depth[scene].astype(np.float32))[None, :1, :, ::step])
+    frames = [
+        to_video(
+            depth_picture(shard.depth[scene].astype(np.float32))[None, index, :, ::step][:, None]
+        )
         for shard in pool.shards
         for scene in range(len(shard))
+        for index in range(NUM_FRAMES)
         for step in (1, -1)
     ]
-    assert any(torch.equal(batch.controls["depth"], each) for each in first_frames)
+    assert any(torch.equal(batch.controls["depth"], each) for each in frames)
+
+
+def test_fewer_frames_start_anywhere_in_the_clip(pool: ClipPool) -> None:
+    batch = pool.draw(60, (), np.random.default_rng(0), num_frames=5)
+    starts = {
+        start
+        for video in batch.video
+        for shard in pool.shards
+        for clip in shard.looks.reshape(-1, *shard.looks.shape[2:])
+        for start in range(NUM_FRAMES - 4)
+        for step in (1, -1)
+        if torch.equal(video, to_video(clip[None, start : start + 5, :, ::step])[0])
+    }
+    assert starts == set(range(NUM_FRAMES - 4))
+
+
+def test_a_crop_takes_one_window_from_a_clip_and_its_controls(pool: ClipPool) -> None:
+    whole, part = (
+        pool.draw(6, CONTROL_NAMES, np.random.default_rng(4), num_frames=NUM_FRAMES, crop=crop)
+        for crop in (None, (8, 16))
+    )
+    assert part.video.shape == (6, 3, NUM_FRAMES, 8, 16)
+    # The draws before the first window are the same: the first clip is the same scene and look.
+    places = [
+        (y, x, mirrored)
+        for y in range(HEIGHT - 7)
+        for x in range(WIDTH - 15)
+        for mirrored in (False, True)
+        if torch.equal(part.video[0], window(whole.video[0], y, x, mirrored))
+    ]
+    assert len(places) == 1
+    for name in CONTROL_NAMES:
+        expected = window(whole.controls[name][0], *places[0])
+        assert torch.equal(part.controls[name][0], expected), name
+
+
+def window(video: Tensor, y: int, x: int, mirrored: bool) -> Tensor:
+    part = video[:, :, y : y + 8, x : x + 16]
+    return part.flip(-1) if mirrored else part
 
 
 def test_the_same_generator_draws_the_same_batch(pool: ClipPool) -> None:
@@ -112,7 +155,7 @@ def test_the_same_generator_draws_the_same_batch(pool: ClipPool) -> None:
 
 
 def test_every_scene_and_look_is_drawn(pool: ClipPool) -> None:
-    batch = pool.draw(300, (), np.random.default_rng(0), num_frames=1)
+    batch = pool.draw(300, (), np.random.default_rng(0), num_frames=NUM_FRAMES)
     drawn = {each.numpy().tobytes() for each in batch.video}
     assert len(drawn) == 6 * 2 * 2  # scenes, looks, mirrored or not
     assert batch.controls == {}
