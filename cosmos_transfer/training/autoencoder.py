@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
 from cosmos_transfer.errors import CheckpointError, explain
@@ -32,8 +33,11 @@ log = logging.getLogger(__name__)
 # Clips the denoiser makes at a time, and the steps that are taken on them: making them costs more
 # than a step does.
 SAMPLED_CLIPS = 12
+SAMPLED_LATENT_FRAMES = 2  # a latent frame is decoded by itself: the first kind, and the other one
 STEPS_PER_SAMPLING = 6
 GRADIENT_WEIGHT = 0.5
+CONTRAST_WEIGHT = 0.5
+CONTRAST_WINDOW, CONTRAST_STRIDE = 8, 4  # pixels
 COOL_DOWN = 0.4
 NUM_COMPONENT_CLIPS = 400
 
@@ -66,11 +70,36 @@ def reconstruction_loss(
     return loss
 
 
+def contrast_loss(
+    decoded: Float[Tensor, "*b h w"], target: Float[Tensor, "*b h w"]
+) -> Float[Tensor, ""]:
+    """Absolute error of the local contrast: the root mean square, in windows of 8x8 pixels, of
+    differences between neighbouring pixels.
+
+    Where a sampler leaves open how a texture runs, the least absolute error is its mean, which is
+    no texture; this says how much of one there is to be, and not how it runs.
+    """
+    loss = decoded.new_zeros(())
+    for axis in (-2, -1):
+        made, true = (_contrast(each.diff(dim=axis)) for each in (decoded, target))
+        loss = loss + (made - true).abs().mean()
+    return loss
+
+
+def _contrast(differences: Float[Tensor, "*b h w"]) -> Float[Tensor, "bs 1 h2 w2"]:
+    squares = differences.flatten(0, -3).square()[:, None]
+    window = min(CONTRAST_WINDOW, *squares.shape[-2:])
+    # The small number bounds the slope of the root where nothing changes.
+    return (functional.avg_pool2d(squares, window, CONTRAST_STRIDE) + 1e-5).sqrt()
+
+
 def decoder_loss(autoencoder: CausalVideoAutoencoder, samples: NearSamples) -> Float[Tensor, ""]:
-    """The reconstruction loss of samples decoded under the controls that made them."""
+    """The loss of samples decoded under the controls that made them."""
     residuals = controlled_residuals(autoencoder, samples.controls, samples.weights)
     decoded = autoencoder.decode(samples.latents, residuals, clamp=False)
-    return reconstruction_loss(decoded, samples.video)
+    return reconstruction_loss(decoded, samples.video) + CONTRAST_WEIGHT * contrast_loss(
+        decoded, samples.video
+    )
 
 
 def train_decoder(
@@ -112,7 +141,12 @@ def train_decoder(
         if samples is None or step % STEPS_PER_SAMPLING == 0:
             sampling = np.random.default_rng([seed, step // STEPS_PER_SAMPLING])
             samples = draw_near_samples(
-                networks, pool, sampling, num_clips=max(SAMPLED_CLIPS, batch_size), device=device
+                networks,
+                pool,
+                sampling,
+                num_clips=max(SAMPLED_CLIPS, batch_size),
+                num_latent_frames=SAMPLED_LATENT_FRAMES,
+                device=device,
             )
         remaining = 1.0 - spent / duration_s
         optimizer.set_rate(rate * min(1.0, (step + 1) / 50, remaining / COOL_DOWN))

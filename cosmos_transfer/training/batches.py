@@ -44,6 +44,10 @@ def control_frames(
     raise KeyError(name)
 
 
+CROP = 0.6
+"""Height and width of a crop, in shares of the picture's."""
+
+
 class ClipPool:
     """All shards of a folder; :meth:`refresh` takes in those rendered since."""
 
@@ -58,6 +62,14 @@ class ClipPool:
     def num_scenes(self) -> int:
         """How many scenes there are to draw from."""
         return sum(len(shard) for shard in self.shards)
+
+    def crop_size(self, stride: int) -> tuple[int, int]:
+        """Height and width of a crop: an even number of latent cells of ``stride`` pixels."""
+        height, width = (
+            max(1, round(CROP * size / (2 * stride))) * 2 * stride
+            for size in self.shards[0].vis.shape[2:4]
+        )
+        return height, width
 
     def refresh(self, at_most: int | None = None) -> None:
         """Read shards that are new; ``at_most`` bounds how many at a time."""

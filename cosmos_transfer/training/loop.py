@@ -37,8 +37,6 @@ from cosmos_transfer.training.optimizer import MuonAdam
 log = logging.getLogger(__name__)
 
 MODES = ("joint", "base", "branch")
-CROP = 0.6
-"""Height and width of a cropped step, in shares of the picture's."""
 LOG_EVERY = 50
 """Steps whose mean loss makes one line of ``metrics.jsonl``."""
 
@@ -61,7 +59,7 @@ class TrainingConfig:
     share_clean_first: float = 0.15  # steps whose first latent frame is given, as in later chunks
     share_single: float = 0.2  # steps on single pictures, which teach as much about materials
     share_shorter: float = 0.2  # steps on some of the latent frames
-    share_crop: float = 0.0  # steps on a part of the picture, as large as `CROP` says
+    share_crop: float = 0.0  # steps on a part of the picture
     seed: int = 0
     save_every_s: float = 240.0
     device: str = "cpu"
@@ -262,13 +260,9 @@ class Trainer:
         return whole
 
     def _draw_crop(self, rng: np.random.Generator) -> tuple[int, int] | None:
-        """The size of a part that is a whole, even number of latent cells; none: all of it."""
         if rng.random() >= self.config.share_crop:
             return None
-        cell = 2 * self.networks.autoencoder.strides.space
-        whole = self.pool.shards[0].vis.shape[2:4]
-        height, width = (max(cell, round(CROP * size / cell) * cell) for size in whole)
-        return height, width
+        return self.pool.crop_size(self.networks.autoencoder.strides.space)
 
     def _loss(
         self,

@@ -57,20 +57,28 @@ def draw_near_samples(
     rng: np.random.Generator,
     *,
     num_clips: int,
+    num_latent_frames: int,
     device: str = "cpu",
 ) -> NearSamples:
-    """Draw clips and let the denoiser make them again.
+    """Draw crops of clips and let the denoiser make them again.
 
     Args:
         networks: Whose denoiser samples; nothing of it is changed.
         pool: Where clips come from.
         rng: Decides everything.
         num_clips: Clips to draw; they share which controls are active.
+        num_latent_frames: How long they are.
         device: Where the networks are.
     """
     active = draw_active(CONTROL_NAMES, rng)
-    num_frames = pool.shards[0].looks.shape[2]
-    batch = pool.draw(num_clips, active, rng, num_frames=num_frames)
+    strides = networks.autoencoder.strides
+    batch = pool.draw(
+        num_clips,
+        active,
+        rng,
+        num_frames=strides.pixel_frames(num_latent_frames),
+        crop=pool.crop_size(strides.space),
+    )
     encoded = networks.encode_batch(batch, rng, device=device)
     clean = encoded.clean
     text = networks.text_encoder.encode(batch.prompts)

@@ -11,6 +11,7 @@ from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
 from cosmos_transfer.errors import CheckpointError
 from cosmos_transfer.training.autoencoder import (
     METRICS_FILE,
+    contrast_loss,
     decoder_loss,
     fit_encoder,
     put_decoder,
@@ -47,7 +48,9 @@ def error_of(networks: EmbeddedNetworks, pool: ClipPool) -> float:
     """The loss on samples that no step of a run with seed 0 is taken on."""
     losses = []
     for seed in range(4):
-        samples = draw_near_samples(networks, pool, np.random.default_rng([9, seed]), num_clips=8)
+        samples = draw_near_samples(
+            networks, pool, np.random.default_rng([9, seed]), num_clips=8, num_latent_frames=2
+        )
         with torch.no_grad():
             losses.append(float(decoder_loss(networks.autoencoder, samples)))
     return sum(losses) / len(losses)
@@ -61,6 +64,17 @@ def test_the_loss_counts_colours_and_their_steps() -> None:
     rows, columns = torch.meshgrid(torch.arange(5), torch.arange(6), indexing="ij")
     board = 0.5 - (rows + columns) % 2
     assert float(reconstruction_loss(target + board, target)) == pytest.approx(1.5, rel=1e-5)
+
+
+def test_the_contrast_of_a_blurred_picture_is_too_small_and_of_other_noise_it_is_right() -> None:
+    target = 0.3 * randn(2, 3, 32, 48, seed=1)
+    other = 0.3 * randn(2, 3, 32, 48, seed=2)
+    blurred = torch.nn.functional.avg_pool2d(target, 3, stride=1, padding=1)
+    assert float(contrast_loss(target, target)) == 0.0
+    assert float(contrast_loss(other, target)) < 0.25 * float(contrast_loss(blurred, target))
+    # By definition: in flat noise of deviation s, differences have deviation s * sqrt 2, on 2 axes.
+    flat = torch.zeros_like(target)
+    assert float(contrast_loss(flat, target)) == pytest.approx(2 * 0.3 * 2**0.5, rel=0.05)
 
 
 def test_latents_of_a_fitted_encoder_are_white(pool: ClipPool) -> None:
@@ -131,7 +145,9 @@ def test_a_decoder_of_another_encoder_is_refused(pool: ClipPool, tmp_path: Path)
 def test_near_samples_are_drawn_from_the_generator_alone(pool: ClipPool) -> None:
     networks = networks_for(pool)
     first, same, other = (
-        draw_near_samples(networks, pool, np.random.default_rng(seed), num_clips=5)
+        draw_near_samples(
+            networks, pool, np.random.default_rng(seed), num_clips=5, num_latent_frames=3
+        )
         for seed in (3, 3, 4)
     )
     assert torch.equal(first.latents, same.latents)
@@ -160,7 +176,9 @@ def test_a_denoiser_that_knows_the_answer_gives_the_clip_back(pool: ClipPool) ->
 
     networks.autoencoder.encode = remember  # type: ignore[method-assign]
     networks.model.forward = velocity  # type: ignore[method-assign,assignment]
-    samples = draw_near_samples(networks, pool, np.random.default_rng(0), num_clips=16)
+    samples = draw_near_samples(
+        networks, pool, np.random.default_rng(0), num_clips=16, num_latent_frames=3
+    )
     error = (samples.latents - clean["latents"]).square().mean(dim=(1, 2, 3, 4)).sqrt()
     known = error < 1e-4
     assert 4 <= int(known.sum()) < 16  # the others are the encoder's own, with noise on them
