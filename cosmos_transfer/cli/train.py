@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 DEFAULT_DATA = Path("runs/data")
 DEFAULT_RUN = Path("runs/joint")
+NATIVE_SIZE = (96, 160)
+NATIVE_FRAMES = 17
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -26,11 +28,12 @@ def build_parser() -> argparse.ArgumentParser:
         "train",
         "Train the embedded checkpoint on clips that this package renders: `data` renders them, "
         "`joint` trains base and branches together (how the shipped weights were made), `base` "
-        "the base alone, `branch` one branch on a frozen base, `autoencoder` the decoder; "
-        "`export` writes a checkpoint folder from a run. Every run can be stopped and taken up.",
+        "the base alone, `branch` one branch on a frozen base, `autoencoder` the decoder, "
+        "`distill` a student of a few steps; `export` writes a checkpoint folder from a run. Every "
+        "run can be stopped and taken up.",
     )
     parser.add_argument(
-        "what", choices=("data", "autoencoder", "base", "branch", "joint", "export")
+        "what", choices=("data", "autoencoder", "base", "branch", "joint", "distill", "export")
     )
     parser.add_argument(
         "name", nargs="?", help="with `branch`: the control (edge, depth, seg or vis)"
@@ -48,8 +51,29 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="how long to train")
     parser.add_argument("--scenes", type=int, default=3_000, help="with `data`: how many scenes")
+    parser.add_argument(
+        "--size",
+        type=int,
+        nargs=2,
+        default=NATIVE_SIZE,
+        metavar=("HEIGHT", "WIDTH"),
+        help="with `data`: pixels of a clip",
+    )
+    parser.add_argument(
+        "--frames", type=int, default=NATIVE_FRAMES, help="with `data`: frames of a clip"
+    )
     parser.add_argument("--first-scene", type=int, default=0, help="with `data`: which comes first")
-    parser.add_argument("--batch-size", type=int, default=8)
+    parser.add_argument(
+        "--batch-size", type=int, default=8, help="latent frames of a step; clips of the decoder's"
+    )
+    for name, default, what in (
+        ("single", 0.2, "on single pictures"),
+        ("shorter", 0.2, "on some of a clip's latent frames"),
+        ("crop", 0.0, "on a part of the picture"),
+    ):
+        parser.add_argument(
+            f"--share-{name}", type=float, default=default, metavar="SHARE", help=f"steps {what}"
+        )
     parser.add_argument("--rate", type=float, default=1.0, help="factor on the learning rates")
     parser.add_argument(
         "--cool-down", type=float, default=0.35, help="last share of the run, rate falling to zero"
@@ -59,6 +83,11 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--threads", type=int, default=2, help="CPU threads of torch")
     parser.add_argument(
         "--output", type=Path, metavar="FOLDER", help="with `export`: the checkpoint to write"
+    )
+    parser.add_argument(
+        "--fast",
+        action="store_true",
+        help="with `export`: the run was distilled; the rest is lent by the embedded checkpoint",
     )
     parser.add_argument("--overwrite", action="store_true", help="with `export`: replace it")
     return parser
@@ -91,6 +120,8 @@ def _check(arguments: argparse.Namespace) -> None:
         ("--first-scene", arguments.first_scene, 0),
         ("--batch-size", arguments.batch_size, 1),
         ("--threads", arguments.threads, 1),
+        ("--size", min(arguments.size), 8),
+        ("--frames", arguments.frames, 1),
         ("--seed", arguments.seed, 0),
     ):
         if not value >= least:
@@ -135,7 +166,12 @@ def _render(arguments: argparse.Namespace) -> int:
     from cosmos_transfer.training.data import render_shards
 
     shards = render_shards(
-        arguments.data, num_scenes=arguments.scenes, first_scene=arguments.first_scene
+        arguments.data,
+        num_scenes=arguments.scenes,
+        first_scene=arguments.first_scene,
+        height=arguments.size[0],
+        width=arguments.size[1],
+        num_frames=arguments.frames,
     )
     for path in shards:
         print(path, flush=True)
@@ -143,22 +179,35 @@ def _render(arguments: argparse.Namespace) -> int:
 
 
 def _train(arguments: argparse.Namespace) -> int:
+    from cosmos_transfer.training.distill import DistillationConfig, Distiller
     from cosmos_transfer.training.loop import Trainer, TrainingConfig
+    from cosmos_transfer.training.networks import load_networks
 
+    is_student = arguments.what == "distill"
     config = TrainingConfig(
         data_dir=arguments.data,
         run_dir=arguments.run,
-        mode=arguments.what,
+        mode="joint" if is_student else arguments.what,
         branch=arguments.name,
         duration_s=60.0 * arguments.minutes,
         cool_down=arguments.cool_down,
         rate=arguments.rate,
         batch_size=arguments.batch_size,
+        share_single=arguments.share_single,
+        share_shorter=arguments.share_shorter,
+        share_crop=arguments.share_crop,
         seed=arguments.seed,
         device=arguments.device,
     )
     pool = _pool(arguments.data)
-    trainer = Trainer(_networks(arguments, pool), pool, config)
+    trainer: Trainer
+    if is_student:
+        teacher = arguments.start_from or "embedded"
+        trainer = Distiller(
+            load_networks(teacher), load_networks(teacher), pool, config, DistillationConfig()
+        )
+    else:
+        trainer = Trainer(_networks(arguments, pool), pool, config)
     if trainer.resume():
         print(f"resumed at step {trainer.num_steps}", file=sys.stderr)
     trainer.run()
@@ -186,13 +235,20 @@ def _train_autoencoder(arguments: argparse.Namespace) -> int:
 
 
 def _export(arguments: argparse.Namespace) -> int:
-    from cosmos_transfer.training.export import export_run
+    from cosmos_transfer.training.export import FAST_SETTINGS, SETTINGS, export_run
 
     if arguments.output is None:
         raise ConfigError(
             explain("train export", expected="--output FOLDER", got="none", do="Name a folder.")
         )
-    print(export_run(arguments.run, arguments.output, overwrite=arguments.overwrite))
+    folder = export_run(
+        arguments.run,
+        arguments.output,
+        settings=FAST_SETTINGS if arguments.fast else SETTINGS,
+        lender="embedded" if arguments.fast else None,
+        overwrite=arguments.overwrite,
+    )
+    print(folder)
     return 0
 
 

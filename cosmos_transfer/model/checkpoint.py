@@ -2,12 +2,14 @@
 
 A name is one of
     ``embedded``             the checkpoint inside this package
+    ``embedded-fast``        the same, distilled to a few steps without guidance
     a folder                 our layout (written by :func:`save_embedded`), or diffusers'
     ``owner/name`` on a hub  diffusers' layout
 
 Our layout
     ``model_index.json`` and one folder a part: ``transformer/``, ``controlnet/<control>/``,
-    ``autoencoder/``, ``text_encoder/``, each a ``config.json`` and one fp16 safetensors file.
+    ``autoencoder/``, ``text_encoder/``, each a ``config.json`` and one fp16 safetensors file. An
+    index may name a checkpoint of this package as ``lender`` of its autoencoder and text encoder.
 
 diffusers' layout
     ``transformer/``, ``vae/``, ``scheduler/``, ``text_encoder/``, ``tokenizer/``, and one folder
@@ -56,6 +58,8 @@ __all__ = [
 ]
 
 EMBEDDED = "embedded"
+EMBEDDED_FAST = "embedded-fast"
+PACKAGED = (EMBEDDED, EMBEDDED_FAST)
 INDEX = "model_index.json"
 # The order in which controls are listed everywhere.
 CONTROLS = ("edge", "depth", "seg", "vis")
@@ -260,12 +264,12 @@ def find_checkpoint(
     name_or_path: str | Path, *, local_files_only: bool = False
 ) -> CheckpointSource:
     """Decide what a name means; looks at nothing but whether a folder exists."""
-    if str(name_or_path) == EMBEDDED:
-        folder = Path(str(files("cosmos_transfer").joinpath("checkpoints", EMBEDDED)))
+    if str(name_or_path) in PACKAGED:
+        folder = Path(str(files("cosmos_transfer").joinpath("checkpoints", str(name_or_path))))
         if not (folder / INDEX).is_file():
             raise CheckpointError(
                 explain(
-                    "checkpoint embedded",
+                    f"checkpoint {name_or_path}",
                     expected=f"{INDEX} in the installed package",
                     got="none",
                     do="Install the package with its checkpoint, or train one.",
@@ -280,7 +284,7 @@ def find_checkpoint(
     raise CheckpointError(
         explain(
             "checkpoint",
-            expected="'embedded', a folder, or a hub id like owner/name",
+            expected="'embedded', 'embedded-fast', a folder, or a hub id like owner/name",
             got=f"{str(name_or_path)!r}",
             do="Check the spelling of the path.",
         )

@@ -34,6 +34,7 @@ from cosmos_transfer.model.architectures import (
 from cosmos_transfer.model.branches import SHARED_PARTS, share_parts
 from cosmos_transfer.model.checkpoint import (
     INDEX,
+    PACKAGED,
     PUBLISHED_BRANCHES,
     CheckpointInfo,
     CheckpointSource,
@@ -211,6 +212,7 @@ def save_embedded(
     text_encoder: Part,
     settings: CheckpointSettings,
     *,
+    lender: str | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write a checkpoint in our layout, in fp16; what branches share with the base, once.
@@ -219,11 +221,15 @@ def save_embedded(
     folder is kept: a ``README.md`` (the model card) and ``predictors/`` (``metrics.predictors``),
     which keeps its own hashes.
 
+    With a ``lender``, a checkpoint of this package, autoencoder and text encoder are not written:
+    they are the lender's, by the hashes it has now.
+
     Raises:
-        CheckpointError: The folder exists and ``overwrite`` is off, or weights are not finite
-            in fp16.
+        CheckpointError: The folder exists and ``overwrite`` is off, weights are not finite in
+            fp16, or no such lender.
     """
     folder = Path(folder)
+    lent = {} if lender is None else _lent_hashes(lender)
     if folder.exists() and not overwrite:
         raise CheckpointError(
             explain(
@@ -242,6 +248,8 @@ def save_embedded(
         for name, branch in branches.items():
             _write_network(draft / "controlnet" / name, branch, skip=shared[name])
         for name, part in (("autoencoder", autoencoder), ("text_encoder", text_encoder)):
+            if lender is not None:
+                continue
             _write_json(draft / name / "config.json", part.config)
             _write_weights(draft / name / PART_FILE, part.state_dict())
         network_config: Any = transformer.config
@@ -269,7 +277,9 @@ def save_embedded(
             },
             "controls": list(in_order(dict(branches))),
             "shared_with_base": {name: list(parts) for name, parts in shared.items()},
-            "sha256": {
+            "lender": lender,
+            "sha256": lent
+            | {
                 path.relative_to(draft).as_posix(): _sha256(path)
                 for path in sorted(draft.rglob("*"))
                 if path.is_file()
@@ -395,6 +405,9 @@ def _load_embedded(
             setattr(branch, SHARED_PARTS[part], getattr(transformer, part))
         branches[name] = branch
 
+    lender = index.get("lender")
+    if lender is not None:
+        folder = _lender_folder(lender, where=f"checkpoint {info.id}")
     autoencoder = CausalVideoAutoencoder.from_config(_config(folder, "autoencoder"))
     load_strictly(
         autoencoder,
@@ -410,6 +423,31 @@ def _load_embedded(
             where=f"checkpoint {info.id}, text encoder",
         )
     return transformer, branches, autoencoder, text_encoder
+
+
+LENT_PARTS = ("autoencoder/", "text_encoder/")
+
+
+def _lender_folder(lender: Any, *, where: str) -> Path:
+    """Where the lender's parts lie: in this package, so that no index leads anywhere else."""
+    if lender not in PACKAGED:
+        raise CheckpointError(
+            explain(
+                where,
+                expected="a lender among " + ", ".join(PACKAGED),
+                got=f"{lender!r}",
+                do=f"Correct lender in {INDEX}.",
+            )
+        )
+    folder = find_checkpoint(lender).folder
+    assert folder is not None
+    return folder
+
+
+def _lent_hashes(lender: str) -> dict[str, str]:
+    _lender_folder(lender, where="save_embedded")
+    hashes = checkpoint_info(lender).sha256
+    return {name: digest for name, digest in hashes.items() if name.startswith(LENT_PARTS)}
 
 
 def _build_network(info: CheckpointInfo, folder: Path, part: str) -> nn.Module:

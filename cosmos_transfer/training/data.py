@@ -120,10 +120,10 @@ def render_shards(
     *,
     num_scenes: int,
     first_scene: int = 0,
-    scenes_per_shard: int = 125,
-    height: int = 64,
-    width: int = 96,
-    num_frames: int = 9,
+    scenes_per_shard: int = 25,
+    height: int,
+    width: int,
+    num_frames: int,
     num_looks: int = 2,
 ) -> Iterator[Path]:
     """Render scenes into shards that are not there yet; yields each path when it is complete.

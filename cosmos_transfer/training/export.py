@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from cosmos_transfer.model.checkpoint import CheckpointSettings, save_embedded
+from cosmos_transfer.model.checkpoint import (
+    EMBEDDED,
+    EMBEDDED_FAST,
+    CheckpointSettings,
+    save_embedded,
+)
 from cosmos_transfer.shapes import Size
 from cosmos_transfer.training.autoencoder import DECODER_FILE, put_decoder
+from cosmos_transfer.training.distill import DistillationConfig
 from cosmos_transfer.training.networks import EmbeddedNetworks, run_networks
 
 SETTINGS = CheckpointSettings(
-    id="embedded",
-    native_size=Size(64, 96),
-    native_frames=9,
+    id=EMBEDDED,
+    native_size=Size(96, 160),
+    native_frames=17,
     timestep_scale=1.0,
     num_inference_steps=12,
     guidance_scale=1.5,
@@ -20,6 +27,14 @@ SETTINGS = CheckpointSettings(
     sampler="euler",
 )
 """What the embedded checkpoint says of itself."""
+FAST_SETTINGS = replace(
+    SETTINGS,
+    id=EMBEDDED_FAST,
+    num_inference_steps=DistillationConfig().num_steps,
+    guidance_scale=1.0,
+    shift=DistillationConfig().shift,
+)
+"""What the distilled one does; its autoencoder and text encoder are the embedded one's."""
 
 
 def export_run(
@@ -29,6 +44,7 @@ def export_run(
     decoder_path: Path | None = None,
     settings: CheckpointSettings = SETTINGS,
     networks: EmbeddedNetworks | None = None,
+    lender: str | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write the averaged weights of a run as a checkpoint.
@@ -39,6 +55,8 @@ def export_run(
         decoder_path: Autoencoder weights trained apart; those in ``run_dir`` if there are any.
         settings: The checkpoint's own settings.
         networks: What the run trained, if not networks of the shipped size.
+        lender: The packaged checkpoint whose autoencoder and text encoder the run left as they
+            are, and which need not be written again.
         overwrite: Replace a checkpoint that is there.
 
     Raises:
@@ -54,5 +72,6 @@ def export_run(
         networks.autoencoder,
         networks.text_encoder,
         settings,
+        lender=lender,
         overwrite=overwrite,
     )

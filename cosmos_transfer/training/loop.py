@@ -37,6 +37,14 @@ from cosmos_transfer.training.optimizer import MuonAdam
 log = logging.getLogger(__name__)
 
 MODES = ("joint", "base", "branch")
+SHARES = (
+    "cool_down",
+    "share_no_text",
+    "share_clean_first",
+    "share_single",
+    "share_shorter",
+    "share_crop",
+)
 LOG_EVERY = 50
 """Steps whose mean loss makes one line of ``metrics.jsonl``."""
 
@@ -97,15 +105,16 @@ class TrainingConfig:
                         do="Choose one in range.",
                     )
                 )
-        if not 0.0 <= self.cool_down <= 1.0:
-            raise ConfigError(
-                explain(
-                    "train, cool_down",
-                    expected="a share of the run, from 0 to 1",
-                    got=f"{self.cool_down}",
-                    do="0 keeps the rate to the end.",
+        for name in SHARES:
+            if not 0.0 <= getattr(self, name) <= 1.0:
+                raise ConfigError(
+                    explain(
+                        f"train, {name}",
+                        expected="a share, from 0 to 1",
+                        got=f"{getattr(self, name)}",
+                        do="0 is never; a cool_down of 0 keeps the rate to the end.",
+                    )
                 )
-            )
 
 
 class Trainer:
@@ -138,6 +147,10 @@ class Trainer:
             module.requires_grad_(True)
 
     @property
+    def _trained(self) -> str:
+        return self.config.branch or self.config.mode
+
+    @property
     def state_path(self) -> Path:
         """Where the run's state is kept."""
         return self.config.run_dir / STATE_FILE
@@ -155,7 +168,7 @@ class Trainer:
                 "num_steps": self.num_steps,
                 "num_clips": self.num_clips,
                 "elapsed_s": self.elapsed_s,
-                "trained": self.config.branch or self.config.mode,
+                "trained": self._trained,
             },
             partial,
         )
@@ -165,7 +178,7 @@ class Trainer:
         """Take up the state of an earlier run in the same folder; False where there is none."""
         if not self.state_path.exists():
             return False
-        trained = self.config.branch or self.config.mode
+        trained = self._trained
         try:
             state = torch.load(self.state_path, map_location=self.config.device, weights_only=True)
             if state.get("trained", trained) != trained:

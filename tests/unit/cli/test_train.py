@@ -28,6 +28,9 @@ def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
         (("joint", "--minutes", "-1"), "--minutes"),
         (("joint", "--batch-size", "0"), "--batch-size"),
         (("data", "--scenes", "0"), "--scenes"),
+        (("data", "--size", "0", "96"), "--size"),
+        (("data", "--frames", "0"), "--frames"),
+        (("joint", "--share-crop", "1.5"), "share_crop"),
         (("joint", "--threads", "0"), "--threads"),
         (("joint", "--device", "abacus"), "--device"),
         (("everything",), "invalid choice"),
@@ -61,10 +64,11 @@ def test_the_commands_run_in_their_order(
     monkeypatch.setattr("cosmos_transfer.training.autoencoder.NUM_COMPONENT_CLIPS", 4)
     data, run, out = tmp_path / "data", tmp_path / "run", tmp_path / "checkpoint"
     folders = ["--data", str(data), "--run", str(run), "--batch-size", "1", "--threads", "1"]
-    assert main(["train", "data", "--data", str(data), "--scenes", "1"]) == 0
+    small = ["--size", "32", "48", "--frames", "9"]
+    assert main(["train", "data", "--data", str(data), "--scenes", "1", *small]) == 0
     (shard,) = shard_paths(data)
     assert capsys.readouterr().out.strip() == str(shard)
-    assert read_shard(shard).looks.shape == (1, 2, 9, 64, 96, 3)
+    assert read_shard(shard).looks.shape == (1, 2, 9, 32, 48, 3)
 
     assert "--start-from" in refused(capsys, "branch", "edge", *folders)
     assert main(["train", "joint", *folders, "--minutes", "0.001"]) == 0
@@ -75,6 +79,15 @@ def test_the_commands_run_in_their_order(
     assert main(["train", "export", *folders, "--output", str(out)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(out)
     assert checkpoint_info(out).controls == ("edge", "depth", "seg", "vis")
+
+    fast = ["--data", str(data), "--run", str(tmp_path / "fast"), "--batch-size", "1"]
+    assert main(["train", "distill", *fast, "--start-from", str(out), "--minutes", "0.001"]) == 0
+    capsys.readouterr()
+    assert "a run of `distill`" in refused(capsys, "joint", *fast)
+    assert main(["train", "export", *fast, "--fast", "--output", str(tmp_path / "few")]) == 0
+    info = checkpoint_info(tmp_path / "few")
+    assert (info.id, info.guidance_scale) == ("embedded-fast", 1.0)
+    capsys.readouterr()
 
     branch = [*folders[:2], "--run", str(tmp_path / "branch"), *folders[4:]]
     start = ["--start-from", str(out), "--minutes", "0.001"]

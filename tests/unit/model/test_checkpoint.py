@@ -335,7 +335,7 @@ def test_a_damaged_index_is_one_line(copy, text, message):
 
 @pytest.mark.parametrize("name", ["no/such/folder", "nowhere", "../x", ""])
 def test_a_name_that_means_nothing_is_refused(name):
-    with pytest.raises(CheckpointError, match="expected 'embedded', a folder, or a hub id"):
+    with pytest.raises(CheckpointError, match="expected 'embedded', 'embedded-fast', a folder, or a hub id"):
         checkpoint_info(name)
 
 

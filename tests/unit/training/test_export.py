@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,7 @@ from cosmos_transfer.pipeline import TransferPipeline
 from cosmos_transfer.shapes import Size
 from cosmos_transfer.training.autoencoder import fit_encoder, train_decoder
 from cosmos_transfer.training.batches import ClipPool
-from cosmos_transfer.training.export import SETTINGS, export_run
+from cosmos_transfer.training.export import FAST_SETTINGS, SETTINGS, export_run
 from cosmos_transfer.training.loop import Trainer, TrainingConfig
 from tests.support.embedded import tiny_networks
 from tests.support.shards import write_shards
@@ -42,7 +43,7 @@ def trained(pool: ClipPool, tmp_path: Path) -> Trainer:
 def test_a_run_becomes_a_checkpoint_that_makes_clips(trained: Trainer, tmp_path: Path) -> None:
     folder = export_run(tmp_path / "run", tmp_path / "checkpoint", networks=tiny_networks())
     info = checkpoint_info(folder)
-    assert (info.id, info.native_size, info.native_frames) == ("embedded", Size(64, 96), 9)
+    assert (info.id, info.native_size, info.native_frames) == ("embedded", Size(96, 160), 17)
     assert info.controls == ("edge", "depth", "seg", "vis")
     checkpoint = load_checkpoint(folder)
     parts = {
@@ -105,3 +106,32 @@ def test_a_checkpoint_that_is_there_is_replaced_only_when_asked(
     before = checkpoint_info(folder).sha256
     export_run(tmp_path / "run", folder, networks=tiny_networks(), overwrite=True)
     assert checkpoint_info(folder).sha256 != before
+
+
+def test_a_distilled_run_borrows_what_it_left_alone(trained: Trainer, tmp_path: Path) -> None:
+    """Autoencoder and text encoder of the tiny run are not the embedded ones: those win."""
+    folder = export_run(
+        tmp_path / "run",
+        tmp_path / "fast",
+        settings=FAST_SETTINGS,
+        lender="embedded",
+        networks=tiny_networks(),
+    )
+    assert not (folder / "autoencoder").exists()
+    assert not (folder / "text_encoder").exists()
+    info = checkpoint_info(folder)
+    assert (info.id, info.guidance_scale) == ("embedded-fast", 1.0)
+    assert 2 <= info.num_inference_steps <= 4
+    lent, own = load_checkpoint("embedded"), load_checkpoint(folder)
+    for name, value in lent.autoencoder.state_dict().items():
+        assert torch.equal(value, own.autoencoder.state_dict()[name]), name
+    assert own.model.transformer.settings == trained.networks.model.transformer.settings
+
+    index = json.loads((folder / "model_index.json").read_text())
+    changed = index | {"sha256": index["sha256"] | {"autoencoder/model.safetensors": "0" * 64}}
+    (folder / "model_index.json").write_text(json.dumps(changed))
+    with pytest.raises(CheckpointError, match=r"autoencoder/model\.safetensors with sha256 000"):
+        load_checkpoint(folder)
+    (folder / "model_index.json").write_text(json.dumps(index | {"lender": "../../etc"}))
+    with pytest.raises(CheckpointError, match="a lender among embedded, embedded-fast"):
+        load_checkpoint(folder)
