@@ -87,18 +87,21 @@ def write_shard(path: Path, shard: ClipShard) -> None:
 
 
 def read_shard(path: Path) -> ClipShard:
-    """Read a shard that :func:`write_shard` wrote."""
+    """Read a shard that :func:`write_shard` wrote. What is large stays on disk, mapped: a folder
+    may hold more clips than there is memory."""
     try:
+        vis = _map_member(path, "vis")
         with np.load(path, allow_pickle=False) as data:
-            width = data["vis"].shape[3]
-            return ClipShard(
-                looks=data["looks"],
-                prompts=json.loads(str(data["prompts"])),
-                edge=np.unpackbits(data["edge"], axis=-1, count=width) * np.uint8(255),
-                vis=data["vis"],
-                depth=data["depth"],
-                class_ids=data["class_ids"],
-            )
+            edge = np.unpackbits(data["edge"], axis=-1, count=vis.shape[3]) * np.uint8(255)
+            prompts = json.loads(str(data["prompts"]))
+        return ClipShard(
+            looks=_map_member(path, "looks"),
+            prompts=prompts,
+            edge=edge,
+            vis=vis,
+            depth=_map_member(path, "depth"),
+            class_ids=_map_member(path, "class_ids"),
+        )
     except (OSError, EOFError, KeyError, IndexError, ValueError, zipfile.BadZipFile) as error:
         raise MediaError(
             explain(
@@ -108,6 +111,31 @@ def read_shard(path: Path) -> ClipShard:
                 do="Delete it and render it again.",
             )
         ) from error
+
+
+def _map_member(path: Path, name: str) -> np.ndarray:
+    """One array of an uncompressed ``.npz``, where it lies in the file.
+
+    Raises:
+        ValueError: It is compressed, holds objects, or ends before its last number.
+    """
+    with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        member = archive.getinfo(f"{name}.npy")
+        if member.compress_type != zipfile.ZIP_STORED:
+            raise ValueError(f"{name} is compressed")
+        # Before the member stand 30 bytes, two lengths at the end of them, its name, extra fields.
+        file.seek(member.header_offset + 26)
+        lengths = file.read(4)
+        file.seek(sum(np.frombuffer(lengths, dtype="<u2").tolist()), 1)
+        version = np.lib.format.read_magic(file)
+        read_header = {
+            (1, 0): np.lib.format.read_array_header_1_0,
+            (2, 0): np.lib.format.read_array_header_2_0,
+        }[version]
+        shape, is_fortran, dtype = read_header(file)
+        if dtype.hasobject or is_fortran:
+            raise ValueError(f"{name} is no plain array")
+        return np.memmap(path, dtype=dtype, mode="r", offset=file.tell(), shape=shape)
 
 
 def shard_paths(folder: Path) -> list[Path]:

@@ -74,7 +74,20 @@ def test_a_shard_holds_what_the_extractors_make_of_the_simulator(shard: ClipShar
     assert np.allclose(shard.depth[1][known], clip.depth[known], rtol=1e-3)
 
 
-@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "text", "other", "pickle"])
+FIELDS = ("looks", "prompts", "edge", "vis", "depth", "class_ids")
+
+
+def test_what_is_large_stays_on_disk(shard: ClipShard, tmp_path: Path) -> None:
+    write_shard(tmp_path / "shard-1.npz", shard)
+    read = read_shard(tmp_path / "shard-1.npz")
+    for name in ("looks", "vis", "depth", "class_ids"):
+        mapped = getattr(read, name)
+        assert isinstance(mapped, np.memmap), name
+        assert not mapped.flags.writeable, name
+        assert np.array_equal(mapped, getattr(shard, name)), name
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "text", "other", "packed", "pickle"])
 def test_a_broken_shard_is_named(shard: ClipShard, tmp_path: Path, damage: str) -> None:
     path = tmp_path / "shard-0000001.npz"
     write_shard(path, shard)
@@ -88,6 +101,8 @@ def test_a_broken_shard_is_named(shard: ClipShard, tmp_path: Path, damage: str) 
         path.write_text("not a shard")
     elif damage == "other":
         np.savez(path, looks=shard.looks)
+    elif damage == "packed":
+        np.savez_compressed(path, **{name: getattr(shard, name) for name in FIELDS})
     else:
         np.savez(path, looks=np.array([{"a": 1}], dtype=object), vis=shard.vis)
     with pytest.raises(MediaError, match="shard-0000001") as caught:
