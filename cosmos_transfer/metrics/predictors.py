@@ -1,8 +1,8 @@
 """Two small networks that judge the embedded model's outputs: depth and classes from one frame.
 
-They know the procedural scenes of ``training.scenes`` and nothing else, at about 64 rows of
-pixels. Larger frames are brought down to that by area means, and what was found is brought back.
-Each call sees every frame by itself.
+They know the procedural scenes of ``training.scenes`` and nothing else, at 64 to 96 rows of
+pixels. Frames far larger or smaller are brought to that, and what was found is brought back. Each
+call sees every frame by itself.
 
 ``depth``  logarithm of planar depth, up to scale: compare it with ``depth_si_rmse``
 ``seg``    one of the classes that the config names
@@ -44,8 +44,11 @@ TASKS = ("depth", "seg")
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
 
-NATIVE_SHORT_SIDE = 64
-LARGEST_SHORT_SIDE = 96  # frames with a longer short side are brought down to the native one
+NATIVE_SHORT_SIDE = 96
+SHORT_SIDES = (
+    48,
+    144,
+)  # frames whose short side is not between these are brought to the native one
 SPATIAL_MULTIPLE = 8  # three halvings
 FRAMES_AT_ONCE = 16
 GROUPS = 4
@@ -355,7 +358,7 @@ def _outputs(
     """What the network gives for every frame, at the frames' own size."""
     size = Size(*frames.shape[1:3])
     seen = size
-    if min(size.height, size.width) > LARGEST_SHORT_SIDE:
+    if not SHORT_SIDES[0] <= min(size.height, size.width) <= SHORT_SIDES[1]:
         seen = working_size(size, short_side=NATIVE_SHORT_SIDE)
         frames = resize_frames(frames, seen, how="area")
     padded = Size(round_up(seen.height, SPATIAL_MULTIPLE), round_up(seen.width, SPATIAL_MULTIPLE))

@@ -5,8 +5,9 @@
 
 They learn from the looks of training shards, seeds from 1,000 on, under every material, weather and
 time of day; now and then from a simulator's view. Frames are mirrored, slightly blurred, made
-noisy and shifted in colour, so that a generated picture is not judged by how sharp it is. The
-floor is measured on held-out scenes with the weights as they are shipped, in fp16.
+noisy and shifted in colour, so that a generated picture is not judged by how sharp it is; some
+batches are shrunk, so that other sizes can be judged. The floor is measured on held-out scenes with
+the weights as they are shipped, in fp16, at the size of the shards.
 
 A run's length is in processor seconds, so that a busy machine does not shorten the training.
 """
@@ -31,8 +32,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from cosmos_transfer.errors import ConfigError, explain
+from cosmos_transfer.inputs.video import resize_frames
 from cosmos_transfer.metrics.control import depth_si_rmse, mask_miou
 from cosmos_transfer.metrics.predictors import (
+    SPATIAL_MULTIPLE,
     TASKS,
     DepthPredictor,
     Floor,
@@ -43,6 +46,7 @@ from cosmos_transfer.metrics.predictors import (
     save_predictor,
 )
 from cosmos_transfer.model.checkpoint_parts import PREDICTORS
+from cosmos_transfer.shapes import Size
 from cosmos_transfer.training.data import (
     FIRST_TRAINING_SEED,
     HELD_OUT_SEEDS,
@@ -62,6 +66,8 @@ SHARE_RECOLOURED = 0.6
 SHARE_BLURRED = 0.5
 SHARE_NOISY = 0.5
 LARGEST_BLUR = 1.0  # pixels
+SHARE_SHRUNK = 0.4
+SMALLEST_SCALE = 0.6
 LARGEST_NOISE = 0.035  # of the full range
 RARE_CLASS_POWER = 0.25
 LARGEST_RATE_FACTOR = 1.0
@@ -84,14 +90,8 @@ class FramePool:
     """Single frames of every shard in a folder, and some simulator's views."""
 
     def __init__(self, folder: Path, *, num_simulator_scenes: int = NUM_SIMULATOR_SCENES) -> None:
-        looks, depths, ids = [], [], []
-        for path in shard_paths(folder):
-            shard = read_shard(path)
-            kept = np.linspace(0, shard.looks.shape[2] - 1, FRAMES_PER_CLIP).round().astype(int)
-            looks.append(rearrange(shard.looks[:, :, kept], "s l f h w c -> (s f) l h w c"))
-            depths.append(rearrange(shard.depth[:, kept], "s f h w -> (s f) h w"))
-            ids.append(rearrange(shard.class_ids[:, kept], "s f h w -> (s f) h w"))
-        if not looks:
+        paths = shard_paths(folder)
+        if not paths:
             raise ConfigError(
                 explain(
                     f"{folder}",
@@ -100,10 +100,18 @@ class FramePool:
                     do="Render some with `cosmos-transfer train data`.",
                 )
             )
+        self.num_frames, height, width = read_shard(paths[0]).depth.shape[1:]  # three are kept
+        self.size = Size(height, width)
+        looks, depths, ids = [], [], []
+        for path in paths:
+            shard = read_shard(path)
+            kept = np.linspace(0, self.num_frames - 1, FRAMES_PER_CLIP).round().astype(int)
+            looks.append(rearrange(shard.looks[:, :, kept], "s l f h w c -> (s f) l h w c"))
+            depths.append(rearrange(shard.depth[:, kept], "s f h w -> (s f) h w"))
+            ids.append(rearrange(shard.class_ids[:, kept], "s f h w -> (s f) h w"))
         self.looks: UInt8[np.ndarray, "n l h w 3"] = np.concatenate(looks)
         self.depth: Float16[np.ndarray, "n h w"] = np.concatenate(depths)
         self.class_ids: UInt8[np.ndarray, "n h w"] = np.concatenate(ids)
-        height, width = self.depth.shape[1:]
         self._simulator = [
             render_clip(
                 FIRST_TRAINING_SEED + scene,
@@ -126,6 +134,7 @@ class FramePool:
     def draw(self, batch_size: int, rng: np.random.Generator) -> FrameBatch:
         """Draw frames at random and disturb them; ``rng`` decides everything."""
         pictures, depths, ids = [], [], []
+        size = self._draw_size(rng)
         for _ in range(batch_size):
             if self._simulator and rng.random() < SHARE_SIMULATOR:
                 scene = self._simulator[int(rng.integers(len(self._simulator)))]
@@ -138,15 +147,28 @@ class FramePool:
                 labels = self.class_ids[index].astype(np.int32)
                 depth = self.depth[index].astype(np.float32)
             step = -1 if rng.random() < 0.5 else 1
-            pictures.append(disturb(picture[:, ::step], rng))
-            depths.append(depth[:, ::step])
-            ids.append(labels[:, ::step].astype(np.int64))
+            picture = resize_frames(picture[None, :, ::step], size, how="area")[0]
+            pictures.append(disturb(picture, rng))
+            depths.append(resize_frames(depth[None, :, ::step], size, how="nearest")[0])
+            labels = resize_frames(labels[None, :, ::step], size, how="nearest")[0]
+            ids.append(labels.astype(np.int64))
         stacked = torch.from_numpy(np.stack(pictures))
         return FrameBatch(
             pictures=rearrange(stacked, "b h w c -> b c h w") * 2.0 - 1.0,
             log_depth=torch.from_numpy(np.stack(depths)).log(),
             class_ids=torch.from_numpy(np.stack(ids)),
         )
+
+    def _draw_size(self, rng: np.random.Generator) -> Size:
+        """One size for a batch: the shards' own, or a smaller one that halves three times."""
+        if rng.random() >= SHARE_SHRUNK:
+            return self.size
+        scale = rng.uniform(SMALLEST_SCALE, 1.0)
+        height, width = (
+            max(1, round(side * scale / SPATIAL_MULTIPLE)) * SPATIAL_MULTIPLE
+            for side in (self.size.height, self.size.width)
+        )
+        return Size(height, width)
 
 
 def disturb(
@@ -259,6 +281,11 @@ class PredictorTrainer:
         self.elapsed_s = state["elapsed_s"]
         return True
 
+    def start_from(self, network: FrameNetwork) -> None:
+        """Begin with the weights of a network of the same layout."""
+        self.network.load_state_dict(network.state_dict())
+        self.average = MovingAverage(self.network, self.run_settings.ema_decay)
+
     def run(self) -> None:
         """Train until the time is up, saving as it goes; returns after the last save."""
         settings = self.run_settings
@@ -327,14 +354,15 @@ def measure_floor(
     network: FrameNetwork,
     seeds: Sequence[int] = HELD_OUT_SEEDS,
     *,
-    height: int = 64,
-    width: int = 96,
-    num_frames: int = 9,
+    size: Size,
+    num_frames: int,
 ) -> Floor:
     """The predictor's own error on true renders: one clip a seed, in its own look."""
     scores: dict[str, list[float]] = {}
     for seed in seeds:
-        clip = render_clip(seed, height=height, width=width, num_frames=num_frames, num_looks=1)
+        clip = render_clip(
+            seed, height=size.height, width=size.width, num_frames=num_frames, num_looks=1
+        )
         if network.config.task == "depth":
             found = DepthPredictor(network).predict(clip.real[0])
             score = depth_si_rmse(found, clip.depth)
@@ -347,7 +375,7 @@ def measure_floor(
         metric="depth_si_rmse" if network.config.task == "depth" else "mask_miou",
         **_mean_with_error(every),
         measured_on=f"true renders of held-out scenes, seeds {seeds[0]} to {seeds[-1]}, "
-        f"{width}x{height}, {num_frames} frames",
+        f"{size}, {num_frames} frames",
         families={name: _mean_with_error(scores[name]) for name in sorted(scores)},
     )
 
@@ -374,7 +402,9 @@ def ship(
     }
     save_predictor(folder, trainer.averaged(), floor=None, trained=trained)
     written, _ = load_predictor(folder, task=trainer.network.config.task)
-    floor = measure_floor(written, seeds)
+    floor = measure_floor(
+        written, seeds, size=trainer.pool.size, num_frames=trainer.pool.num_frames
+    )
     save_predictor(folder, written, floor=floor, trained=trained)
     return floor
 
@@ -386,15 +416,24 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--run", type=Path, default=Path("runs/predictors"))
     parser.add_argument("--duration", type=float, default=720.0, help="processor seconds, each")
     parser.add_argument("--task", choices=TASKS, action="append", help="both unless given")
+    parser.add_argument("--batch-size", type=int, default=16)
+    parser.add_argument(
+        "--start", type=Path, help="checkpoint whose predictors a new run begins with"
+    )
     parser.add_argument("--checkpoint", type=Path, help="where predictors/<task>/ is written")
     arguments = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     torch.set_num_threads(1)
     pool = FramePool(arguments.data)
     for task in arguments.task or TASKS:
-        run = PredictorTraining(run_dir=arguments.run / task, duration_s=arguments.duration)
+        run = PredictorTraining(
+            run_dir=arguments.run / task,
+            duration_s=arguments.duration,
+            batch_size=arguments.batch_size,
+        )
         trainer = PredictorTrainer(predictor_config(task), pool, run)
-        trainer.resume()
+        if not trainer.resume() and arguments.start is not None:
+            trainer.start_from(load_predictor(arguments.start / PREDICTORS / task, task=task)[0])
         trainer.run()
         if arguments.checkpoint is not None:
             log.info("%s: floor %s", task, ship(trainer, arguments.checkpoint))

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from cosmos_transfer.controls.depth import DepthEstimator
 from cosmos_transfer.controls.seg import SegmentationEstimator
 from cosmos_transfer.errors import CheckpointError, ConfigError
-from cosmos_transfer.inputs.video import VideoClip
+from cosmos_transfer.inputs.video import VideoClip, resize_frames
 from cosmos_transfer.metrics.evaluate import find_estimators
 from cosmos_transfer.metrics.predictors import (
     DepthPredictor,
@@ -24,6 +24,7 @@ from cosmos_transfer.metrics.predictors import (
     load_predictors,
     save_predictor,
 )
+from cosmos_transfer.shapes import Size
 
 CLASSES = ("sky", "road", "car")
 FLOOR = Floor(
@@ -90,13 +91,23 @@ def test_every_frame_is_judged_by_itself() -> None:
 
 def test_a_large_frame_is_judged_as_its_small_copy_is() -> None:
     predictor = DepthPredictor(network("depth"))
-    small = frames(1)
+    small = frames(1, 96, 144)
     large = small.repeat(2, axis=1).repeat(2, axis=2)
     found = predictor.predict(large)
     expected = predictor.predict(small)
     # Corresponding places, away from what interpolation does between them.
-    ratio = np.log(found.reshape(1, 64, 2, 96, 2).mean(axis=(2, 4)) / expected)
+    ratio = np.log(found.reshape(1, 96, 2, 144, 2).mean(axis=(2, 4)) / expected)
     assert np.abs(ratio).mean() < 0.1 * np.log(expected).std()
+
+
+def test_a_tiny_frame_is_judged_as_its_large_copy_is() -> None:
+    predictor = DepthPredictor(network("depth"))
+    large = frames(1, 96, 144)
+    tiny = resize_frames(large, Size(32, 48), how="area")
+    expected = predictor.predict(resize_frames(tiny, Size(96, 144), how="linear"))
+    found = predictor.predict(tiny)
+    middles = expected[:, 1::3, 1::3]
+    assert np.abs(np.log(found / middles)).mean() < 0.1 * np.log(middles).std()
 
 
 def test_mirrored_features_reach_across_the_picture() -> None:

@@ -54,7 +54,7 @@ def test_a_frame_and_its_truth_stay_together(
 ) -> None:
     """Undisturbed, every drawn frame is one of the pool's or its mirror image, truth included."""
     monkeypatch.setattr(module, "SHARE_SIMULATOR", 0.0)
-    for share in ("SHARE_RECOLOURED", "SHARE_BLURRED", "SHARE_NOISY"):
+    for share in ("SHARE_RECOLOURED", "SHARE_BLURRED", "SHARE_NOISY", "SHARE_SHRUNK"):
         monkeypatch.setattr(module, share, 0.0)
     batch = pool.draw(24, np.random.default_rng(0))
     pictures = ((batch.pictures + 1) * 127.5).round().byte().permute(0, 2, 3, 1).numpy()
@@ -72,6 +72,31 @@ def test_a_frame_and_its_truth_stay_together(
         expected = np.log(pool.depth[index].astype(np.float32))[:, ::step]
         np.testing.assert_allclose(depth.numpy(), expected, rtol=1e-5)
     assert 4 <= num_mirrored <= 20
+
+
+def test_some_batches_are_shrunk_with_their_truth(
+    pool: FramePool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "SHARE_SHRUNK", 1.0)
+    sizes = set()
+    for seed in range(12):
+        batch = pool.draw(3, np.random.default_rng(seed))
+        height, width = batch.pictures.shape[-2:]
+        assert batch.log_depth.shape == batch.class_ids.shape == (3, height, width)
+        assert height % 8 == width % 8 == 0
+        assert set(batch.class_ids.unique().tolist()) <= set(np.unique(pool.class_ids).tolist())
+        sizes.add((height, width))
+    assert len(sizes) > 1
+    assert max(sizes) <= (32, 48)
+
+
+def test_a_run_can_begin_with_other_weights(pool: FramePool, tmp_path: Path) -> None:
+    first, second = (trainer(pool, tmp_path / name) for name in ("a", "b"))
+    first.step()
+    second.start_from(first.network)
+    for key, value in first.network.state_dict().items():
+        assert torch.equal(second.network.state_dict()[key], value)
+        assert torch.equal(second.average.weights[key], value)
 
 
 def test_simulator_views_are_drawn_now_and_then(pool: FramePool) -> None:
@@ -174,7 +199,8 @@ def test_what_is_shipped_knows_its_floor(pool: FramePool, tmp_path: Path) -> Non
     assert floor.mean == pytest.approx(total / 2, abs=2e-4)
     assert 0.0 < floor.mean < 0.5
     # Measured with the weights as written: fp16.
-    assert measure_floor(network, (0, 1)) == floor
+    assert measure_floor(network, (0, 1), size=pool.size, num_frames=5) == floor
+    assert floor.measured_on.endswith("48x32, 5 frames")
     for key, value in run.average.weights.items():
         assert torch.equal(network.state_dict()[key], value.half().float())
 
