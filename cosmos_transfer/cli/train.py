@@ -87,7 +87,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--fast",
         action="store_true",
-        help="with `export`: the run was distilled; the rest is lent by the embedded checkpoint",
+        help="with `export`: the run was distilled",
     )
     parser.add_argument("--overwrite", action="store_true", help="with `export`: replace it")
     return parser
@@ -245,7 +245,6 @@ def _export(arguments: argparse.Namespace) -> int:
         arguments.run,
         arguments.output,
         settings=FAST_SETTINGS if arguments.fast else SETTINGS,
-        lender="embedded" if arguments.fast else None,
         overwrite=arguments.overwrite,
     )
     print(folder)

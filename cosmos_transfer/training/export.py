@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
 
 from cosmos_transfer.model.checkpoint import (
     EMBEDDED,
     EMBEDDED_FAST,
     CheckpointSettings,
+    load_checkpoint,
     save_embedded,
 )
 from cosmos_transfer.shapes import Size
@@ -44,10 +49,12 @@ def export_run(
     decoder_path: Path | None = None,
     settings: CheckpointSettings = SETTINGS,
     networks: EmbeddedNetworks | None = None,
-    lender: str | None = None,
     overwrite: bool = False,
 ) -> Path:
     """Write the averaged weights of a run as a checkpoint.
+
+    A student whose autoencoder and text encoder are those of the packaged checkpoint does not
+    write them again.
 
     Args:
         run_dir: Holds the run's ``state.pt``.
@@ -55,8 +62,6 @@ def export_run(
         decoder_path: Autoencoder weights trained apart; those in ``run_dir`` if there are any.
         settings: The checkpoint's own settings.
         networks: What the run trained, if not networks of the shipped size.
-        lender: The packaged checkpoint whose autoencoder and text encoder the run left as they
-            are, and which need not be written again.
         overwrite: Replace a checkpoint that is there.
 
     Raises:
@@ -72,6 +77,27 @@ def export_run(
         networks.autoencoder,
         networks.text_encoder,
         settings,
-        lender=lender,
+        lender=EMBEDDED if settings.id != EMBEDDED and _is_lent(networks) else None,
         overwrite=overwrite,
+    )
+
+
+def _is_lent(networks: EmbeddedNetworks) -> bool:
+    packaged = load_checkpoint(EMBEDDED)
+    return all(
+        _are_equal(ours, theirs)
+        for ours, theirs in (
+            (networks.autoencoder, packaged.autoencoder),
+            (networks.text_encoder, packaged.text_encoder),
+        )
+    )
+
+
+def _are_equal(ours: nn.Module, theirs: Any) -> bool:
+    if type(ours) is not type(theirs):
+        return False
+    weights, others = ours.state_dict(), theirs.state_dict()
+    return weights.keys() == others.keys() and all(
+        value.shape == others[name].shape and torch.equal(value.half(), others[name].half())
+        for name, value in weights.items()
     )

@@ -15,6 +15,7 @@ from cosmos_transfer.training.autoencoder import fit_encoder, train_decoder
 from cosmos_transfer.training.batches import ClipPool
 from cosmos_transfer.training.export import FAST_SETTINGS, SETTINGS, export_run
 from cosmos_transfer.training.loop import Trainer, TrainingConfig
+from cosmos_transfer.training.networks import load_networks
 from tests.support.embedded import tiny_networks
 from tests.support.shards import write_shards
 
@@ -109,23 +110,29 @@ def test_a_checkpoint_that_is_there_is_replaced_only_when_asked(
 
 
 def test_a_distilled_run_borrows_what_it_left_alone(trained: Trainer, tmp_path: Path) -> None:
-    """Autoencoder and text encoder of the tiny run are not the embedded ones: those win."""
+    own = export_run(
+        tmp_path / "run", tmp_path / "own", settings=FAST_SETTINGS, networks=tiny_networks()
+    )
+    info = checkpoint_info(own)
+    assert (info.id, info.guidance_scale) == ("embedded-fast", 1.0)
+    assert 2 <= info.num_inference_steps <= 4
+    assert (own / "autoencoder").is_dir()  # they are not the packaged ones
+
+    student = load_networks("embedded")
+    Trainer(
+        student, trained.pool, TrainingConfig(data_dir=tmp_path, run_dir=tmp_path / "student")
+    ).save()
     folder = export_run(
-        tmp_path / "run",
+        tmp_path / "student",
         tmp_path / "fast",
         settings=FAST_SETTINGS,
-        lender="embedded",
-        networks=tiny_networks(),
+        networks=load_networks("embedded"),
     )
     assert not (folder / "autoencoder").exists()
     assert not (folder / "text_encoder").exists()
-    info = checkpoint_info(folder)
-    assert (info.id, info.guidance_scale) == ("embedded-fast", 1.0)
-    assert 2 <= info.num_inference_steps <= 4
-    lent, own = load_checkpoint("embedded"), load_checkpoint(folder)
+    lent, borrowed = load_checkpoint("embedded"), load_checkpoint(folder)
     for name, value in lent.autoencoder.state_dict().items():
-        assert torch.equal(value, own.autoencoder.state_dict()[name]), name
-    assert own.model.transformer.settings == trained.networks.model.transformer.settings
+        assert torch.equal(value, borrowed.autoencoder.state_dict()[name]), name
 
     index = json.loads((folder / "model_index.json").read_text())
     changed = index | {"sha256": index["sha256"] | {"autoencoder/model.safetensors": "0" * 64}}
