@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Float32
+from jaxtyping import Float, Float32, Int
 
 from cosmos_transfer.controls.base import require_same_aspect
 from cosmos_transfer.errors import ConfigError, ShapeError, explain
@@ -99,7 +99,29 @@ def build_weight_maps(
     segmentation: SegmentationClip | None = None,
     length_policy: str = "refuse",
 ) -> WeightMaps:
-    """Build the weight map of every control of a request.
+    """Build the weight map of every control of a request, for the whole clip.
+
+    Args and errors are those of :func:`open_weight_maps`.
+    """
+    source = open_weight_maps(
+        controls,
+        num_frames=num_frames,
+        size=size,
+        segmentation=segmentation,
+        length_policy=length_policy,
+    )
+    return source.at_frames(range(num_frames))
+
+
+def open_weight_maps(
+    controls: Sequence[ControlRequest],
+    *,
+    num_frames: int,
+    size: Size,
+    segmentation: SegmentationClip | None = None,
+    length_policy: str = "refuse",
+) -> WeightMapSource:
+    """Read what the maps of a request are made of; maps are made for the frames asked for.
 
     Args:
         controls: Controls in the order of the maps.
@@ -124,19 +146,20 @@ def build_weight_maps(
                 do="Merge their masks into one control.",
             )
         )
-    values = np.empty((len(names), num_frames, size.height, size.width), dtype=np.float32)
-    for row, control in zip(values, controls, strict=True):
+    rows = []
+    for control in controls:
         fit = _Fit(f"control '{control.name}'", num_frames, size, length_policy)
-        row[:] = _base_weight(control, fit, segmentation)
+        weight = _base_weight(control, fit, segmentation)
+        mask = ramp = None
         if control.mask is not None:
-            mask = read_mask(
+            values = read_mask(
                 control.mask,
                 invert=control.invert,
                 binary=control.binary,
                 where=f"{fit.where}, mask",
             )
-            check_not_empty(mask, where=f"{fit.where}, mask", allow_empty=control.allow_empty)
-            row *= fit(mask, "mask")
+            check_not_empty(values, where=f"{fit.where}, mask", allow_empty=control.allow_empty)
+            mask = fit(values, "mask")
         elif control.invert:
             raise ConfigError(
                 explain(
@@ -148,10 +171,10 @@ def build_weight_maps(
             )
         if control.ramp is not None:
             first, last = control.ramp
-            factors = np.linspace(first, last, num_frames, dtype=np.float64).astype(np.float32)
-            _check_range(f"{fit.where}, ramp", factors)
-            row *= factors[:, None, None]
-    return WeightMaps(names=names, values=values)
+            ramp = np.linspace(first, last, num_frames, dtype=np.float64).astype(np.float32)
+            _check_range(f"{fit.where}, ramp", ramp)
+        rows.append(_Row(weight=weight, mask=mask, ramp=ramp))
+    return WeightMapSource(names=names, size=size, rows=tuple(rows))
 
 
 def build_keep_mask(
@@ -162,7 +185,29 @@ def build_keep_mask(
     segmentation: SegmentationClip | None = None,
     length_policy: str = "refuse",
 ) -> Float32[np.ndarray, "f h w"]:
-    """The region of the input that stays: 1 is kept, 0 is made anew.
+    """The region of the input that stays: 1 is kept, 0 is made anew; of the whole clip.
+
+    Args and errors are those of :func:`open_keep_mask`.
+    """
+    mask = open_keep_mask(
+        keep,
+        num_frames=num_frames,
+        size=size,
+        segmentation=segmentation,
+        length_policy=length_policy,
+    )
+    return np.broadcast_to(mask.at_frames(range(num_frames)), (num_frames, size.height, size.width))
+
+
+def open_keep_mask(
+    keep: Path | np.ndarray | Mapping[str, float],
+    *,
+    num_frames: int,
+    size: Size,
+    segmentation: SegmentationClip | None = None,
+    length_policy: str = "refuse",
+) -> MapSource:
+    """Read the region of the input that stays; the mask is made for the frames asked for.
 
     Args:
         keep: A mask or map, or a number per class.
@@ -183,6 +228,54 @@ def build_keep_mask(
     return fit(values, "mask")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class MapSource:
+    """A map at the size and length it was given in; resized for the frames asked for."""
+
+    values: Float[np.ndarray, "g y x"]
+    indices: Int[np.ndarray, " f"] | None  # frame of the clip -> frame of the map; None: a still
+    size: Size
+
+    def at_frames(
+        self, frame_indices: Sequence[int]
+    ) -> Float32[np.ndarray, "_ {self.size.height} {self.size.width}"]:
+        """The map of those frames at the working size; one frame where it is a still."""
+        if self.indices is None:
+            return area_resize(self.values, self.size)
+        return area_resize(self.values[self.indices[list(frame_indices)]], self.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class _Row:
+    """What one control's map is the product of."""
+
+    weight: MapSource | np.float32
+    mask: MapSource | None
+    ramp: Float32[np.ndarray, " f"] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class WeightMapSource:
+    """The weight maps of a clip that need not stand in memory whole."""
+
+    names: tuple[str, ...]
+    size: Size
+    rows: tuple[_Row, ...]
+
+    def at_frames(self, frame_indices: Sequence[int]) -> WeightMaps:
+        """The maps of those frames, cut exactly as the clip and the controls are cut."""
+        frames = list(frame_indices)
+        shape = (len(self.rows), len(frames), self.size.height, self.size.width)
+        values = np.empty(shape, dtype=np.float32)
+        for row, of in zip(values, self.rows, strict=True):
+            row[:] = of.weight.at_frames(frames) if isinstance(of.weight, MapSource) else of.weight
+            if of.mask is not None:
+                row *= of.mask.at_frames(frames)
+            if of.ramp is not None:
+                row *= of.ramp[frames][:, None, None]
+        return WeightMaps(names=self.names, values=values)
+
+
 @dataclass(frozen=True, slots=True)
 class _Fit:
     """Brings a map to the clip's length and working size, or says why it cannot."""
@@ -192,23 +285,19 @@ class _Fit:
     size: Size
     length_policy: str
 
-    def __call__(
-        self, values: Float[np.ndarray, "g y x"], what: str
-    ) -> Float32[np.ndarray, "f h w"]:
-        return area_resize(self.frames(values, what), self.size)
-
-    def frames(self, values: Float[np.ndarray, "g y x"], what: str) -> Float[np.ndarray, "f y x"]:
+    def __call__(self, values: Float[np.ndarray, "g y x"], what: str) -> MapSource:
         where = f"{self.where}, {what}"
         count, height, width = values.shape
         require_same_aspect(where, Size(height, width), self.size)
-        if count == 1:
-            return np.broadcast_to(values, (self.num_frames, height, width))
-        return values[match_length(count, self.num_frames, self.length_policy, where=where)]
+        indices = None
+        if count > 1:
+            indices = match_length(count, self.num_frames, self.length_policy, where=where)
+        return MapSource(values=values, indices=indices, size=self.size)
 
 
 def _base_weight(
     control: ControlRequest, fit: _Fit, segmentation: SegmentationClip | None
-) -> Float32[np.ndarray, "f h w"] | np.float32:
+) -> MapSource | np.float32:
     weight = control.weight
     if isinstance(weight, Mapping):
         return _class_weight(
@@ -230,7 +319,7 @@ def _class_weight(
     segmentation: SegmentationClip | None,
     *,
     allow_empty: bool,
-) -> Float32[np.ndarray, "f h w"]:
+) -> MapSource:
     if segmentation is None:
         raise ConfigError(
             explain(
