@@ -63,6 +63,21 @@ class ControlsSettings:
 
 
 @dataclass(slots=True, kw_only=True)
+class LookSettings:
+    """Words that are put behind a prompt; a preset of configs/look sets one part or several."""
+
+    table: str | None = None
+    wall: str | None = None
+    weather: str | None = None
+    time: str | None = None
+
+    def describe(self, prompt: str) -> str:
+        """The prompt with the words of the look behind it."""
+        words = [getattr(self, each.name) for each in fields(self)]
+        return ", ".join(part for part in (prompt.strip(), *words) if part)
+
+
+@dataclass(slots=True, kw_only=True)
 class ModelSettings:
     """Which checkpoint runs, and where."""
 
@@ -96,6 +111,8 @@ class OutputSettings:
     dir: str | None = None  # unset: outputs/<command>/<date>/<time> under the launch directory
     codec: str = "h264"  # h264, or lossless: ffv1, rgb, png
     overwrite: bool = False
+    resume: bool = True  # keep finished chunks of a long clip beside it until it is done
+    preview: bool = False  # write the frames as pictures as they come
 
 
 @dataclass(slots=True, kw_only=True)
@@ -112,6 +129,7 @@ class GenerateSettings:
     prompts_file: str | None = None  # one prompt a line, a clip for each
     negative_prompt: str | None = None
     negative_prompt_file: str | None = None
+    look: LookSettings = field(default_factory=LookSettings)  # presets: look=night
     spec: str | None = None  # YAML, JSON or JSONL file with one or several requests
     controls: ControlsSettings = field(default_factory=ControlsSettings)
     keep: Any = None  # mask, or {class: number}: the region of the input that stays
@@ -128,6 +146,11 @@ class GenerateSettings:
     weight_rule: str = "cap"  # cap, always, none
     flip_vertical: bool = False  # the rows of the video run from the bottom up
     max_frames: int | None = None
+    chunk_frames: int | None = None  # longest chunk of a long clip; unset: the checkpoint's
+    overlap: int | None = None  # frames that a chunk shares with the one before
+    inherit: int | None = None  # how many of them it is given; the rest is cross-faded
+    anchor: bool = False  # give every chunk the clip's first frame as well
+    prompt_schedule: Any = None  # {frame: prompt}: further prompts, from those frames on
     rate: Any = None  # frames per second, also as a fraction: 30000/1001
     name: str | None = None
     model: ModelSettings = field(default_factory=ModelSettings)

@@ -17,6 +17,7 @@ from typing import TypeVar, get_type_hints
 from cosmos_transfer.config import (
     ControlSettings,
     GenerateSettings,
+    LookSettings,
     ModelSettings,
     OutputSettings,
 )
@@ -29,6 +30,7 @@ CONFIG_DIR = Path(__file__).resolve().parent / "configs"
 # Schema of each config group, and of each command.
 GROUP_SCHEMAS: dict[str, type] = {
     "control": ControlSettings,
+    "look": LookSettings,
     "model": ModelSettings,
     "output": OutputSettings,
 }

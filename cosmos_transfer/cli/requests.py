@@ -36,9 +36,13 @@ OVER_SPEC = (
     "weight_rule",
     "flip_vertical",
     "max_frames",
+    "chunk_frames",
+    "overlap",
+    "inherit",
+    "anchor",
     "rate",
 )
-BESIDE_SPEC = ("spec", "variants", "model", "output", "dry_run")
+BESIDE_SPEC = ("spec", "look", "variants", "model", "output", "dry_run")
 
 
 def build_requests(
@@ -54,6 +58,8 @@ def build_requests(
         requests = _over_spec(
             load_requests(Path(settings.spec).absolute()), settings, given_keys(overrides)
         )
+        describe = settings.look.describe
+        requests = [replace(each, prompt=describe(each.prompt)) for each in requests]
     else:
         requests = [_from_settings(settings, prompt) for prompt in _prompts(settings)]
     return tuple(
@@ -99,6 +105,11 @@ def _from_settings(settings: GenerateSettings, prompt: str | None) -> Generation
         "weight_rule": settings.weight_rule,
         "flip_vertical": settings.flip_vertical,
         "max_frames": settings.max_frames,
+        "chunk_frames": settings.chunk_frames,
+        "overlap": settings.overlap,
+        "inherit": settings.inherit,
+        "anchor": settings.anchor,
+        "prompt_schedule": settings.prompt_schedule,
         "rate": settings.rate,
         "name": settings.name,
         "output_codec": settings.output.codec,
@@ -131,9 +142,10 @@ def _over_spec(
 def _prompts(settings: GenerateSettings) -> list[str | None]:
     """One prompt, or each line of ``prompts_file``."""
     if settings.prompts_file is None:
-        return [_text(settings.prompt, settings.prompt_file, "prompt_file")]
-    lines = _read_text(settings.prompts_file, "prompts_file").splitlines()
-    prompts: list[str | None] = [line.strip() for line in lines if line.strip()]
+        prompt = _text(settings.prompt, settings.prompt_file, "prompt_file")
+        return [settings.look.describe(prompt or "") or None]
+    lines = read_text(settings.prompts_file, "prompts_file").splitlines()
+    prompts: list[str | None] = [settings.look.describe(line) for line in lines if line.strip()]
     if not prompts:
         raise ConfigError(
             explain(
@@ -149,7 +161,7 @@ def _prompts(settings: GenerateSettings) -> list[str | None]:
 def _text(text: str | None, path: str | None, where: str) -> str | None:
     if path is None:
         return text
-    found = _read_text(path, where).strip()
+    found = read_text(path, where).strip()
     if not found:
         raise ConfigError(
             explain(
@@ -159,7 +171,12 @@ def _text(text: str | None, path: str | None, where: str) -> str | None:
     return found
 
 
-def _read_text(path: str, where: str) -> str:
+def read_text(path: str, where: str) -> str:
+    """What a text file named by ``where`` holds.
+
+    Raises:
+        MediaError: It cannot be read, or is not UTF-8.
+    """
     try:
         return Path(path).expanduser().read_text(encoding="utf-8")
     except UnicodeDecodeError as error:

@@ -11,7 +11,7 @@ import yaml
 from cosmos_transfer.cli.compose import CONFIG_DIR, compose, to_yaml
 from cosmos_transfer.config import GenerateSettings
 
-GROUPS = ("model", "output", "experiment")
+GROUPS = ("look", "model", "output", "experiment")
 CHOICES = [
     f"{group}={path.stem}"
     for group in GROUPS
