@@ -21,11 +21,14 @@ from cosmos_transfer.errors import (
 
 if TYPE_CHECKING:
     from cosmos_transfer.inputs.request import ControlRequest, GenerationRequest
+    from cosmos_transfer.jobs.augment import augment_dataset, augment_episode
+    from cosmos_transfer.jobs.on_the_fly import AugmentedEpisodes
     from cosmos_transfer.pipeline import GeneratedClip, TransferPipeline
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "AugmentedEpisodes",
     "CheckpointError",
     "ConfigError",
     "ControlRequest",
@@ -38,13 +41,18 @@ __all__ = [
     "TransferError",
     "TransferPipeline",
     "__version__",
+    "augment_dataset",
+    "augment_episode",
 ]
 
 _HOMES = {
+    "AugmentedEpisodes": "cosmos_transfer.jobs.on_the_fly",
     "ControlRequest": "cosmos_transfer.inputs.request",
     "GeneratedClip": "cosmos_transfer.pipeline",
     "GenerationRequest": "cosmos_transfer.inputs.request",
     "TransferPipeline": "cosmos_transfer.pipeline",
+    "augment_dataset": "cosmos_transfer.jobs.augment",
+    "augment_episode": "cosmos_transfer.jobs.augment",
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,14 +20,22 @@ def build_parser() -> argparse.ArgumentParser:
     """The command's own arguments."""
     parser = make_parser(
         "augment",
-        "Make every look of every episode of a LeRobot v3.0 dataset and write them as a new one. "
-        "Actions, states, labels and times stay as they are. The job is kept in DESTINATION.job; "
-        "stopped, the same command goes on. Exit code 1: some episodes were refused.",
+        "Make every look of every episode of a dataset and write them as a new one: LeRobot v3.0 "
+        "and v2.1, robomimic and Isaac Lab HDF5, or a folder of clips. Actions, states, labels and "
+        "times stay as they are. The job is kept in DESTINATION.job; stopped, the same command "
+        "goes on. Exit code 1: some episodes were refused.",
     )
-    parser.add_argument("source", type=Path, help="the dataset's folder")
-    parser.add_argument("destination", type=Path, help="a folder that does not exist")
-    parser.add_argument("--look", action="append", default=[], metavar="TEXT", help="a prompt")
-    parser.add_argument("--looks-file", type=Path, metavar="FILE", help="one prompt a line")
+    parser.add_argument("source", type=Path, help="the dataset: a folder, or an HDF5 file")
+    parser.add_argument("destination", type=Path, help="what to write; must not exist")
+    parser.add_argument(
+        "--look",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="a prompt, or presets such as night or marble+dusk; may be given several times",
+    )
+    parser.add_argument("--looks-file", type=Path, metavar="FILE", help="one look a line")
+    parser.add_argument("--prompt", default="", help="what is seen; stands before every look")
     parser.add_argument("--variants", type=int, default=1, metavar="N", help="clips of each look")
     parser.add_argument(
         "--control",
@@ -41,6 +50,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--steps", type=int, metavar="N", help="sampling steps")
     parser.add_argument("--checkpoint", default="embedded", metavar="NAME|FOLDER")
+    parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default 1)")
+    parser.add_argument(
+        "--flip-vertical",
+        action="store_true",
+        help="HDF5: pictures are stored with their rows from the bottom up",
+    )
+    parser.add_argument("--rate", metavar="N", help="HDF5: steps per second, where it says none")
     return parser
 
 
@@ -49,9 +65,9 @@ def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse_args(argv)
     looks = list(arguments.look)
     if arguments.looks_file is not None:
-        from cosmos_transfer.cli.requests import _read_text
+        from cosmos_transfer.cli.requests import read_text
 
-        lines = _read_text(str(arguments.looks_file), "--looks-file").splitlines()
+        lines = read_text(str(arguments.looks_file), "--looks-file").splitlines()
         looks += [line.strip() for line in lines if line.strip()]
     controls = dict(_control(each) for each in arguments.control) or None
     from cosmos_transfer.jobs.augment import augment_dataset
@@ -60,6 +76,7 @@ def main(argv: Sequence[str]) -> int:
         arguments.source,
         arguments.destination,
         looks=looks,
+        prompt=arguments.prompt,
         variants=arguments.variants,
         controls=controls,
         accept=arguments.accept,
@@ -68,7 +85,11 @@ def main(argv: Sequence[str]) -> int:
         seed=arguments.seed,
         settings={} if arguments.steps is None else {"num_inference_steps": arguments.steps},
         checkpoint=arguments.checkpoint,
+        workers=arguments.workers,
+        flip_vertical=arguments.flip_vertical,
+        rate=None if arguments.rate is None else _rate(arguments.rate),
         on_item=_report,
+        show_progress=True,
     )
     print(f"{made.root}: {made.num_episodes} episodes, {len(made.refused)} refused")
     return 1 if made.refused else 0
@@ -82,6 +103,18 @@ def _control(text: str) -> tuple[str, float]:
         raise ConfigError(
             explain("--control", expected="NAME=WEIGHT", got=repr(text), do="Write edge=0.8.")
         ) from error
+
+
+def _rate(text: str) -> Fraction:
+    try:
+        rate = Fraction(text)
+    except (ValueError, ZeroDivisionError):
+        rate = Fraction(0)
+    if rate <= 0:
+        raise ConfigError(
+            explain("--rate", expected="steps per second, above 0", got=repr(text), do="Write 20.")
+        )
+    return rate
 
 
 def _report(row: Row, outcome: str) -> None:

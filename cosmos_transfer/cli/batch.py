@@ -100,6 +100,7 @@ def main(argv: Sequence[str]) -> int:
         workers=arguments.workers,
         keep_going=arguments.keep_going,
         on_item=_report,
+        show_progress=True,
     )
     counts = {state: count for state, count in progress.counts.items() if count}
     print(", ".join(f"{count} {state}" for state, count in counts.items()))

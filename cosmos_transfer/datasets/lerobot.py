@@ -2,6 +2,7 @@
 
 Layout and words: huggingface/lerobot at 7427f31 (``meta/info.json``, ``meta/tasks.parquet``,
 ``meta/episodes``, ``data``, ``videos``). Needs the extra ``datasets`` (pyarrow).
+:mod:`cosmos_transfer.datasets.lerobot_v21` reads the version before.
 """
 
 from __future__ import annotations
@@ -15,17 +16,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Int64, UInt8
 
+from cosmos_transfer.datasets.base import (
+    Card,
+    NewEpisode,
+    refuse_camera,
+    refuse_existing,
+    write_json,
+    write_provenance,
+)
 from cosmos_transfer.errors import ConfigError, MediaError, ShapeError, explain
 from cosmos_transfer.inputs.media import decode_video
+from cosmos_transfer.inputs.video import read_clip, uniform_times
 
 VERSION = "v3.0"
 DATA_PATH = "data/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
 VIDEO_PATH = "videos/{video_key}/chunk-{chunk_index:03d}/file-{file_index:03d}.mp4"
 EPISODES_PATH = "meta/episodes/chunk-{chunk_index:03d}/file-{file_index:03d}.parquet"
-RENUMBERED = ("episode_index", "index")
 FILES_PER_CHUNK = 1000
+STATISTICS = ("min", "max", "mean", "std", "count")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,15 +54,6 @@ class Episode:
         return int(chunk), int(file), float(begin), float(end)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewEpisode:
-    """An episode to write: which one it comes from, its new videos, and how it was made."""
-
-    source: Episode
-    videos: Mapping[str, Path]
-    provenance: Mapping[str, Any]
-
-
 class LeRobotDataset:
     """A dataset to read.
 
@@ -61,16 +62,21 @@ class LeRobotDataset:
         ConfigError: Another version, or pyarrow is not installed.
     """
 
+    version = VERSION
+    kind = "LeRobot"
+    codec = "h264"
+    data_files = "chunk-*/file-*.parquet"
+
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root)
         self.arrow = _pyarrow()
-        self.info = _read_info(self.root)
+        self.info = read_info(self.root)
         found = self.info.get("codebase_version")
-        if found != VERSION:
+        if found != self.version:
             raise ConfigError(
                 explain(
                     str(self.root),
-                    expected=f"a LeRobot dataset of version {VERSION}",
+                    expected=f"a LeRobot dataset of version {self.version}",
                     got=repr(found),
                     do="Convert it with lerobot's own converter to v3.0.",
                 )
@@ -84,15 +90,44 @@ class LeRobotDataset:
         return tuple(
             key
             for key, feature in self.info["features"].items()
-            if feature["dtype"] == "video" and not (feature.get("info") or {}).get("is_depth_map")
+            if feature["dtype"] == "video" and not _is_depth(feature)
         )
+
+    @property
+    def repo_id(self) -> str:
+        """The name in ``info.json``, or the folder's."""
+        return str(self.info.get("repo_id", self.root.resolve().name))
+
+    def clock(self, episode: Episode, camera: str) -> tuple[Fraction, ...]:
+        """Frame i is shown at i / fps."""
+        return uniform_times(episode.length, Fraction(self.fps))
+
+    def files(self, cameras: Sequence[str]) -> Mapping[str, Path]:
+        """The mp4 files of these cameras."""
+        paths = {self.video_path(episode, key) for episode in self.episodes for key in cameras}
+        return {str(path.relative_to(self.root)): path for path in sorted(paths)}
+
+    def write(self, destination: Path, episodes: Sequence[NewEpisode], *, card: Card) -> Path:
+        """Write a v3.0 dataset; see :func:`write_lerobot`."""
+        return write_lerobot(self, destination, episodes, card=card)
 
     def table(self) -> Any:
         """All rows, in the order of the dataset (a pyarrow table)."""
-        files = sorted((self.root / "data").glob("chunk-*/file-*.parquet"))
+        files = sorted((self.root / "data").glob(self.data_files))
         if not files:
             raise _missing(self.root / "data")
         return self.arrow.concat_tables([self.arrow.parquet.read_table(path) for path in files])
+
+    def copy_meta(self, meta: Path) -> None:
+        """Copy what ``meta`` holds beside the episodes' table to a new folder."""
+        without_episodes = shutil.ignore_patterns("episodes")
+        shutil.copytree(self.root / "meta", meta, ignore=without_episodes)
+
+    def episodes_table(self, rows: Sequence[Mapping[str, Any]]) -> Any:
+        """Rows as a table of the source's own schema."""
+        files = sorted((self.root / "meta" / "episodes").glob("chunk-*/file-*.parquet"))
+        schema = self.arrow.parquet.read_schema(files[0])
+        return self.arrow.Table.from_pylist(rows, schema=schema)
 
     def frames(self, episode: Episode, camera: str) -> UInt8[np.ndarray, "f h w 3"]:
         """An episode's frames, found in the shared file by their times.
@@ -101,15 +136,7 @@ class LeRobotDataset:
             ConfigError: No such camera.
             ShapeError: The file holds another number of frames in that time than the table says.
         """
-        if camera not in self.cameras:
-            raise ConfigError(
-                explain(
-                    f"camera {camera!r}",
-                    expected=f"one of {', '.join(self.cameras)}",
-                    got="no video of colours by that name",
-                    do="Name one of these.",
-                )
-            )
+        refuse_camera(camera, self.cameras)
         path = self.video_path(episode, camera)
         begin = Fraction(episode.video(camera)[2])
         half = Fraction(1, 2 * self.fps)
@@ -161,8 +188,7 @@ def write_lerobot(
     destination: str | Path,
     episodes: Sequence[NewEpisode],
     *,
-    read: Callable[[Path], UInt8[np.ndarray, "f h w 3"]],
-    card: str,
+    card: Card,
 ) -> Path:
     """Write a dataset whose episodes are those of another with other pictures.
 
@@ -174,26 +200,17 @@ def write_lerobot(
         source: Where tables and untouched features come from.
         destination: A folder that does not exist.
         episodes: In their new order; all with new videos of the same cameras.
-        read: Decodes a new video, for the statistics of its pixels.
-        card: Text of the dataset's README.
+        card: The dataset's README.
 
     Raises:
         MediaError: The destination exists.
     """
     pa = source.arrow
     destination = Path(destination)
-    if destination.exists():
-        raise MediaError(
-            explain(
-                str(destination),
-                expected="a folder that does not exist yet",
-                got="one that does",
-                do="Choose another destination.",
-            )
-        )
+    refuse_existing(destination)
     root = destination.with_name(f".{destination.name}.part")
     shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(source.root / "meta", root / "meta", ignore=shutil.ignore_patterns("episodes"))
+    source.copy_meta(root / "meta")
     table = source.table()
     cameras = tuple(episodes[0].videos)
     kept = [
@@ -203,7 +220,7 @@ def write_lerobot(
     ]
     slices: list[Any] = []
     rows: list[dict[str, Any]] = []
-    parts: dict[str, list[dict[str, list]]] = {camera: [] for camera in cameras}
+    counts = {camera: np.zeros((3, 256), dtype=np.int64) for camera in cameras}
     begin = 0
     for index, new in enumerate(episodes):
         old = new.source
@@ -237,74 +254,126 @@ def write_lerobot(
                 f"videos/{camera}/from_timestamp": 0.0,
                 f"videos/{camera}/to_timestamp": old.length / source.fps,
             }
-            stats = pixel_statistics(read(path))
-            parts[camera].append(stats)
-            for name, value in stats.items():
-                if f"stats/{camera}/{name}" in row:
-                    row[f"stats/{camera}/{name}"] = value
+            counted = count_levels(read_clip(path).frames)
+            counts[camera] += counted
+            prefix = f"stats/{camera}/"
+            asked = [key.removeprefix(prefix) for key in row if key.startswith(prefix)]
+            found = pixel_statistics(counted, old.length, asked)
+            row |= {f"{prefix}{name}": value for name, value in found.items()}
         for key in kept:
             chunk, file, _, _ = old.video(key)
             _copy(source.video_path(old, key), root, VIDEO_PATH, key, chunk, file)
         rows.append(row)
         begin += old.length
     _write_table(pa, pa.concat_tables(slices), root, DATA_PATH)
-    files = sorted((source.root / "meta" / "episodes").glob("chunk-*/file-*.parquet"))
-    schema = pa.parquet.read_schema(files[0])
-    _write_table(pa, pa.Table.from_pylist(rows, schema=schema), root, EPISODES_PATH)
+    _write_table(pa, source.episodes_table(rows), root, EPISODES_PATH)
     info = {
         **source.info,
+        "codebase_version": VERSION,
+        "features": _described(source, cameras),
         "total_episodes": len(episodes),
         "total_frames": begin,
         "data_path": DATA_PATH,
         "video_path": VIDEO_PATH,
         "splits": {"train": f"0:{len(episodes)}"},
     }
-    _write_json(root / "meta" / "info.json", info)
-    _write_statistics(source.root, root, parts, rows, begin)
-    provenance = [{"episode_index": index, **new.provenance} for index, new in enumerate(episodes)]
-    _write_json(root / "meta" / "provenance.json", {"version": 1, "episodes": provenance})
-    (root / "README.md").write_text(card, encoding="utf-8")
+    write_json(root / "meta" / "info.json", info)
+    _write_statistics(root / "meta" / "stats.json", counts, rows, begin)
+    write_provenance(root / "meta" / "provenance.json", episodes)
+    card.write(root / "README.md", sheet_name="sheet.png")
     root.rename(destination)
     return destination
 
 
-def pixel_statistics(frames: UInt8[np.ndarray, "f h w 3"]) -> dict[str, list]:
-    """Range, mean and deviation per channel, in [0, 1] and shaped (3, 1, 1), and the count."""
-    scaled = frames.reshape(-1, 3) / 255.0
-    found = {
-        "min": scaled.min(axis=0),
-        "max": scaled.max(axis=0),
-        "mean": scaled.mean(axis=0),
-        "std": scaled.std(axis=0),
-    }
-    shaped = {name: values.reshape(3, 1, 1).tolist() for name, values in found.items()}
-    return {**shaped, "count": [len(frames)]}
+def count_levels(frames: UInt8[np.ndarray, "f h w 3"]) -> Int64[np.ndarray, "3 256"]:
+    """How many pixels of each channel have each of the 256 levels."""
+    flat = frames.reshape(-1, 3)
+    return np.stack([np.bincount(flat[:, channel], minlength=256) for channel in range(3)])
 
 
-def pooled_statistics(parts: Sequence[Mapping[str, list]]) -> dict[str, list]:
-    """Statistics of several episodes as of one."""
-    counts = np.array([part["count"][0] for part in parts], dtype=np.float64)
-    shares = (counts / counts.sum()).reshape(-1, 1, 1, 1)
-    means, deviations = (np.array([part[name] for part in parts]) for name in ("mean", "std"))
-    mean = (shares * means).sum(axis=0)
-    spread = (shares * (deviations**2 + (means - mean) ** 2)).sum(axis=0)
-    return {
-        "min": np.min([part["min"] for part in parts], axis=0).tolist(),
-        "max": np.max([part["max"] for part in parts], axis=0).tolist(),
-        "mean": mean.tolist(),
-        "std": np.sqrt(spread).tolist(),
-        "count": [int(counts.sum())],
-    }
+def pixel_statistics(
+    counts: Int64[np.ndarray, "3 256"], num_frames: int, names: Sequence[str]
+) -> dict[str, list]:
+    """Statistics per channel, in [0, 1] and shaped (3, 1, 1), exact whatever was pooled.
+
+    Args:
+        counts: From :func:`count_levels`; counts of several clips may be added.
+        num_frames: What ``count`` says.
+        names: Of ``min``, ``max``, ``mean``, ``std``, ``count`` and quantiles such as ``q01``;
+            others are left out.
+    """
+    levels = np.arange(256) / 255.0
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    mean = shares @ levels
+    below = np.cumsum(counts, axis=1)
+    found: dict[str, list] = {}
+    for name in names:
+        if name == "count":
+            found[name] = [num_frames]
+            continue
+        if name == "min":
+            values = levels[np.argmax(counts > 0, axis=1)]
+        elif name == "max":
+            values = levels[255 - np.argmax(counts[:, ::-1] > 0, axis=1)]
+        elif name == "mean":
+            values = mean
+        elif name == "std":
+            values = np.sqrt((shares * (levels - mean[:, None]) ** 2).sum(axis=1))
+        elif name.startswith("q") and name[1:].isdigit():
+            values = _quantiles(below, int(name[1:]) / 100)
+        else:
+            continue
+        found[name] = values.reshape(3, 1, 1).tolist()
+    return found
+
+
+def _quantiles(below: Int64[np.ndarray, "3 256"], share: float) -> np.ndarray:
+    """Quantiles of counted levels, with NumPy's interpolation between neighbours."""
+    place = share * (below[0, -1] - 1)
+    low, high = int(np.floor(place)), int(np.ceil(place))
+    first, second = (
+        np.array([np.searchsorted(channel, rank, side="right") for channel in below])
+        for rank in (low, high)
+    )
+    return (first + (second - first) * (place - low)) / 255.0
+
+
+def _described(source: LeRobotDataset, cameras: Sequence[str]) -> dict[str, Any]:
+    """The features, with what the new videos are."""
+    features = dict(source.info["features"])
+    for camera in cameras:
+        told = {
+            "video.codec": "h264",
+            "video.pix_fmt": _pixel_format(features[camera]),
+            "video.fps": source.fps,
+        }
+        features[camera] = {**features[camera], "info": {**_video_info(features[camera]), **told}}
+    return features
+
+
+def _pixel_format(feature: Mapping[str, Any]) -> str:
+    names, shape = feature.get("names"), list(feature["shape"])
+    sides = shape[:2]
+    if isinstance(names, list) and str(names[0]).startswith("channel"):
+        sides = shape[1:]
+    return "yuv444p" if any(side % 2 for side in sides) else "yuv420p"
+
+
+def _video_info(feature: Mapping[str, Any]) -> Mapping[str, Any]:
+    return feature.get("info") or feature.get("video_info") or {}
+
+
+def _is_depth(feature: Mapping[str, Any]) -> bool:
+    info = _video_info(feature)
+    return bool(info.get("is_depth_map") or info.get("video.is_depth_map"))
 
 
 def _write_statistics(
-    source: Path,
-    root: Path,
-    parts: Mapping[str, Sequence[Mapping[str, list]]],
+    path: Path,
+    counts: Mapping[str, np.ndarray],
     rows: Sequence[Mapping[str, Any]],
     num_frames: int,
 ) -> None:
-    path = source / "meta" / "stats.json"
     if not path.is_file():
         return
     stats = json.loads(path.read_text(encoding="utf-8"))
@@ -317,11 +386,10 @@ def _write_statistics(
         ("episode_index", np.repeat(np.arange(len(rows)), lengths)),
     ):
         _count_into(stats.get(name), values)
-    for camera, each in parts.items():
-        stats[camera] = {**stats.get(camera, {}), **pooled_statistics(each)}
-        for name in [name for name in stats[camera] if name.startswith("q")]:
-            del stats[camera][name]  # quantiles of the old pictures
-    _write_json(root / "meta" / "stats.json", stats)
+    for camera, counted in counts.items():
+        asked = dict.fromkeys((*STATISTICS, *stats.get(camera, {})))
+        stats[camera] = pixel_statistics(counted, num_frames, tuple(asked))
+    write_json(path, stats)
 
 
 def _count_into(stats: dict[str, Any] | None, values: np.ndarray) -> None:
@@ -364,12 +432,12 @@ def _write_table(pa: Any, table: Any, root: Path, pattern: str) -> None:
     pa.parquet.write_table(table, path)
 
 
-def _write_json(path: Path, content: Any) -> None:
-    text = json.dumps(content, indent=4, ensure_ascii=False, allow_nan=False)
-    path.write_text(f"{text}\n", encoding="utf-8")
+def read_info(root: Path) -> dict[str, Any]:
+    """``meta/info.json``.
 
-
-def _read_info(root: Path) -> dict[str, Any]:
+    Raises:
+        MediaError: It is missing, or is no table of features.
+    """
     path = root / "meta" / "info.json"
     try:
         info = json.loads(path.read_text(encoding="utf-8"))

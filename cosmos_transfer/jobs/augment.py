@@ -1,9 +1,9 @@
-"""A LeRobot dataset in, a larger one out: other looks, the same actions, labels and times."""
+"""A dataset of episodes in, a larger one out: other looks, the same actions, labels and times."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from pathlib import Path
@@ -15,14 +15,17 @@ from jaxtyping import UInt8
 import cosmos_transfer
 from cosmos_transfer.controls.edge import EDGE_PRESETS
 from cosmos_transfer.controls.registry import prepare_control
-from cosmos_transfer.datasets.lerobot import LeRobotDataset, NewEpisode, write_lerobot
+from cosmos_transfer.datasets.base import EpisodeSource, NewEpisode, new_clip_path, refuse_camera
+from cosmos_transfer.datasets.source import open_source
 from cosmos_transfer.errors import ConfigError, TransferError, explain
 from cosmos_transfer.inputs.request import request_from_mapping
-from cosmos_transfer.inputs.video import VideoClip, clip_from_array, file_sha256, read_clip
+from cosmos_transfer.inputs.video import VideoClip, clip_from_array, file_sha256
 from cosmos_transfer.jobs.accept import Threshold, read_thresholds
 from cosmos_transfer.jobs.attempts import until_accepted
+from cosmos_transfer.jobs.card import dataset_card
+from cosmos_transfer.jobs.looks import read_look
 from cosmos_transfer.jobs.manifest import MANIFEST_NAME, Item, Manifest, Row, content_hash
-from cosmos_transfer.jobs.run import Make, run_job
+from cosmos_transfer.jobs.run import Make, OnItem, run_job
 from cosmos_transfer.metrics.evaluate import GivenControls, evaluate_clip
 from cosmos_transfer.pipeline import GeneratedClip, TransferPipeline
 from cosmos_transfer.shapes import Size
@@ -59,13 +62,28 @@ class Augmented:
     refused: tuple[Row, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Order:
+    """What every item of a job shares; plain values, so that it reaches other processes."""
+
+    source: str
+    flip_vertical: bool
+    rate: Fraction | None
+    checkpoint: str
+    accept: tuple[str, ...]
+
+    def open(self) -> EpisodeSource:
+        return open_source(self.source, flip_vertical=self.flip_vertical, rate=self.rate)
+
+
 def augment_episode(
     frames: UInt8[np.ndarray, "f h w 3"],
     controls: Mapping[str, Any],
     *,
     prompt: str,
-    fps: int,
-    restyle: Restyle,
+    fps: Fraction | int | None = None,
+    times: Sequence[Fraction] | None = None,
+    restyle: Restyle | None = None,
     seed: int = 0,
     episode: int = 0,
     variant: int = 0,
@@ -73,19 +91,33 @@ def augment_episode(
 ) -> GeneratedClip:
     """One episode's frames of one camera in another look; the same size and length.
 
+    Args:
+        frames: What the camera saw.
+        controls: Per control its weight or settings, such as ``{"edge": 1.0}``.
+        prompt: How it is to look.
+        fps: Frames per second; 24 where neither it nor ``times`` is given.
+        times: When each frame is shown, in seconds from 0.
+        restyle: A pipeline; the embedded checkpoint is loaded where none is given, each time.
+        seed: Noise follows from (seed, episode, variant).
+        episode: See ``seed``.
+        variant: See ``seed``.
+        settings: Of :data:`SETTINGS`.
+
     Raises:
         ConfigError: A setting that moves pixels or frames: actions would no longer fit them.
     """
     chosen = dict(settings or {})
     refuse_geometry(chosen)
-    return restyle(
+    clock = {"rate": None if fps is None else Fraction(fps), "times": times}
+    model = restyle or TransferPipeline.from_pretrained(show_progress=False)
+    return model(
         prompt=prompt,
         video=frames,
         controls=dict(controls),
-        rate=Fraction(fps),
         seed=seed,
         episode=episode,
         variant=variant,
+        **{key: value for key, value in clock.items() if value is not None},
         **chosen,
     )
 
@@ -95,6 +127,7 @@ def augment_dataset(
     destination: str | Path,
     *,
     looks: Sequence[str],
+    prompt: str = "",
     variants: int = 1,
     controls: Mapping[str, Any] | None = None,
     accept: Mapping[str, str] | Sequence[str] | None = None,
@@ -104,16 +137,23 @@ def augment_dataset(
     settings: Mapping[str, Any] | None = None,
     checkpoint: str = "embedded",
     restyle: Restyle | None = None,
-    on_item: Callable[[Row, str], None] | None = None,
+    workers: int = 1,
+    flip_vertical: bool = False,
+    rate: Fraction | int | None = None,
+    on_item: OnItem | None = None,
+    show_progress: bool = False,
 ) -> Augmented:
     """Make every look of every episode and write them as a new dataset.
 
     The job is kept in ``<destination>.job``; stopped, the same call goes on where it was.
 
     Args:
-        source: A LeRobot v3.0 dataset.
-        destination: A folder that does not exist, other than the source.
-        looks: Prompts.
+        source: A LeRobot dataset (v3.0, v2.1), a robomimic or Isaac Lab HDF5 file, or a folder of
+            clips; what comes out is of the same kind (LeRobot: v3.0).
+        destination: A folder, or for HDF5 a file, that does not exist, other than the source.
+        looks: Prompts, or names of presets, such as ``night`` or ``marble+dusk``
+            (:mod:`cosmos_transfer.jobs.looks`).
+        prompt: What is seen; stands before every look.
         variants: Clips of each look, differing in their noise.
         controls: Per control its weight or settings; edges at 1 unless given.
         accept: What every clip must meet, such as ``{"edge_f1": ">0.5"}``; see ``attempts``.
@@ -122,8 +162,12 @@ def augment_dataset(
         seed: Noise follows from (seed, episode, variant).
         settings: Of :data:`SETTINGS`.
         checkpoint: What runs, where no ``restyle`` is given.
-        restyle: A pipeline that is loaded already.
+        restyle: A pipeline that is loaded already; for one worker.
+        workers: Processes, each with the checkpoint.
+        flip_vertical: HDF5: pictures are stored with their rows from the bottom up.
+        rate: HDF5: steps per second.
         on_item: Told each new episode and how it came out.
+        show_progress: Draw a bar on stderr where that is a terminal.
 
     Raises:
         TransferError: Something cannot be honoured, or an episode failed.
@@ -133,42 +177,46 @@ def augment_dataset(
     thresholds = read_thresholds(accept)
     steered = dict(controls or {"edge": 1.0})
     _refuse_unmeasurable(thresholds, steered)
-    dataset, destination = LeRobotDataset(source), Path(destination)
+    order = _Order(
+        source=str(source),
+        flip_vertical=flip_vertical,
+        rate=None if rate is None else Fraction(rate),
+        checkpoint=checkpoint,
+        accept=tuple(map(str, thresholds)),
+    )
+    dataset, destination = order.open(), Path(destination)
     _refuse_destination(dataset.root, destination)
-    if not looks or variants < 1:
-        raise ConfigError(
-            explain(
-                "looks",
-                expected="one prompt or more, and one variant or more",
-                got=f"{len(looks)} and {variants}",
-                do="Name a look.",
-            )
-        )
+    _refuse_counts(looks, variants, workers, restyle)
     changed = tuple(cameras or dataset.cameras)
-    plan = [
-        _item(dataset, episode, look, number, changed, steered, thresholds, attempts, chosen, seed)
-        for episode in range(len(dataset.episodes))
-        for number, look in enumerate(look for look in looks for _ in range(variants))
-    ]
-    identity = {"checkpoint": checkpoint, "source": _source_hashes(dataset, changed)}
+    for camera in changed:
+        refuse_camera(camera, dataset.cameras)
+    asked = {
+        "cameras": list(changed),
+        "controls": steered,
+        "accept": list(order.accept),
+        "attempts": attempts,
+        "settings": chosen,
+    }
+    prompts = [read_look(look, prompt) for look in looks for _ in range(variants)]
+    identity = {"order": order_identity(order), "source": _source_hashes(dataset, changed)}
     items = [
-        Item(
-            name=each.name,
-            payload=each.payload,
-            seed=seed,
-            hash=content_hash({**identity, "payload": each.payload}),
-        )
-        for each in plan
+        _item(dataset.episodes[place].index, place, variant, words, asked, seed, identity)
+        for place in range(len(dataset.episodes))
+        for variant, words in enumerate(prompts)
     ]
     folder = destination.with_name(f"{destination.name}.job")
     manifest = Manifest(folder / MANIFEST_NAME, create=True)
     manifest.add(items)
-
-    def build() -> Make:
-        model = restyle or TransferPipeline.from_pretrained(checkpoint, show_progress=False)
-        return _maker(dataset, model, thresholds)
-
-    run_job(manifest, folder, build, keep_going=True, on_item=on_item)
+    run_job(
+        manifest,
+        folder,
+        build_maker,
+        (order, restyle),
+        workers=workers,
+        keep_going=True,
+        on_item=on_item,
+        show_progress=show_progress,
+    )
     rows = {row.name: row for row in manifest.rows()}
     ours = [rows[each.name] for each in items]
     failed = [row for row in ours if row.state not in ("done", "refused")]
@@ -178,14 +226,30 @@ def augment_dataset(
     refused = tuple(row for row in ours if row.state == "refused")
     if not done:
         raise TransferError(f"all {len(ours)} episodes were refused; {ours[0].error}")
-    write_lerobot(
-        dataset,
+    dataset.write(
         destination,
         [_new_episode(dataset, folder, row) for row in done],
-        read=lambda path: read_clip(path).frames,
-        card=_card(dataset, done, refused, thresholds, checkpoint),
+        card=dataset_card(
+            dataset, folder, done, refused, thresholds=thresholds, checkpoint=checkpoint
+        ),
     )
     return Augmented(root=destination, num_episodes=len(done), refused=refused)
+
+
+def order_identity(order: _Order) -> dict[str, Any]:
+    """What of an order decides how its clips look."""
+    return {
+        "checkpoint": order.checkpoint,
+        "flip_vertical": order.flip_vertical,
+        "rate": None if order.rate is None else str(order.rate),
+    }
+
+
+def build_maker(order: _Order, restyle: Restyle | None = None) -> Make:
+    """What makes one item; loads the checkpoint once, for all items of this process."""
+    dataset = order.open()
+    model = restyle or TransferPipeline.from_pretrained(order.checkpoint, show_progress=False)
+    return _maker(dataset, model, read_thresholds(order.accept))
 
 
 def refuse_geometry(settings: Mapping[str, Any]) -> None:
@@ -202,7 +266,7 @@ def refuse_geometry(settings: Mapping[str, Any]) -> None:
         )
 
 
-def _maker(dataset: LeRobotDataset, restyle: Restyle, thresholds: Sequence[Threshold]) -> Make:
+def _maker(dataset: EpisodeSource, restyle: Restyle, thresholds: Sequence[Threshold]) -> Make:
     def make(row: Row, folder: Path) -> Mapping[str, Any]:
         asked = row.payload
         episode = dataset.episodes[asked["episode"]]
@@ -216,16 +280,17 @@ def _maker(dataset: LeRobotDataset, restyle: Restyle, thresholds: Sequence[Thres
                     frames,
                     asked["controls"],
                     prompt=asked["prompt"],
-                    fps=dataset.fps,
+                    times=dataset.clock(episode, camera),
                     restyle=restyle,
                     seed=seed,
                     episode=episode.index,
                     variant=asked["variant"],
                     settings=asked["settings"],
                 )
-                clip.save(folder / row.name / f"{camera}.mp4", overwrite=True)
+                path = new_clip_path(folder, row.name, camera)
+                clip.save(path, codec=dataset.codec, overwrite=True)
                 if thresholds:
-                    values, missing = _measure(clip, frames, dataset.fps, asked["controls"])
+                    values, missing = _measure(clip, frames, asked["controls"])
                     why |= missing
                     for name, value in values.items():
                         better = min if name != "seam_ratio" else max
@@ -238,7 +303,7 @@ def _maker(dataset: LeRobotDataset, restyle: Restyle, thresholds: Sequence[Thres
 
 
 def _measure(
-    clip: GeneratedClip, frames: np.ndarray, fps: int, controls: Mapping[str, Any]
+    clip: GeneratedClip, frames: np.ndarray, controls: Mapping[str, Any]
 ) -> tuple[Mapping[str, float], Mapping[str, str]]:
     """The metrics of one camera, at the size of the dataset."""
     edge, preset = None, "medium"
@@ -247,7 +312,7 @@ def _measure(
         values = {"prompt": "-", "video": frames, "controls": {"edge": controls["edge"]}}
         (request,) = request_from_mapping(values).controls
         preset = request.preset
-        source = clip_from_array(frames, rate=fps)
+        source = clip_from_array(frames, rate=clip.rate)
         size = Size(frames.shape[1], frames.shape[2])
         edge = prepare_control(request, source, size=size, num_frames=len(frames)).picture
     given = GivenControls(
@@ -262,40 +327,35 @@ def _measure(
 
 
 def _item(
-    dataset: LeRobotDataset,
-    episode: int,
-    look: str,
-    number: int,
-    cameras: Sequence[str],
-    controls: Mapping[str, Any],
-    thresholds: Sequence[Threshold],
-    attempts: int,
-    settings: Mapping[str, Any],
+    index: int,
+    place: int,
+    variant: int,
+    prompt: str,
+    asked: Mapping[str, Any],
     seed: int,
+    identity: Mapping[str, Any],
 ) -> Item:
-    index = dataset.episodes[episode].index
-    payload = {
-        "episode": episode,
-        "prompt": look,
-        "variant": number,
-        "cameras": list(cameras),
-        "controls": dict(controls),
-        "accept": [str(each) for each in thresholds],
-        "attempts": attempts,
-        "settings": dict(settings),
-    }
-    return Item(name=f"episode-{index:06d}-v{number}", payload=payload, seed=seed)
+    """One look of one episode: the place in the source, and its number there."""
+    payload = {"episode": place, "prompt": prompt, "variant": variant, **asked}
+    return Item(
+        name=f"episode-{index:06d}-v{variant}",
+        payload=payload,
+        seed=seed,
+        hash=content_hash({**identity, "payload": payload, "seed": seed}),
+    )
 
 
-def _new_episode(dataset: LeRobotDataset, folder: Path, row: Row) -> NewEpisode:
+def _new_episode(dataset: EpisodeSource, folder: Path, row: Row) -> NewEpisode:
     episode = dataset.episodes[row.payload["episode"]]
     return NewEpisode(
         source=episode,
-        videos={camera: folder / row.name / f"{camera}.mp4" for camera in row.payload["cameras"]},
+        videos={
+            camera: new_clip_path(folder, row.name, camera) for camera in row.payload["cameras"]
+        },
         provenance={
             "synthetic": True,
             "source_episode_index": episode.index,
-            "source_repo_id": str(dataset.info.get("repo_id", dataset.root.name)),
+            "source_repo_id": dataset.repo_id,
             "transform": "cosmos-transfer",
             "transform_version": cosmos_transfer.__version__,
             "variant": row.payload["variant"],
@@ -305,46 +365,32 @@ def _new_episode(dataset: LeRobotDataset, folder: Path, row: Row) -> NewEpisode:
     )
 
 
-def _source_hashes(dataset: LeRobotDataset, cameras: Sequence[str]) -> dict[str, str]:
+def _source_hashes(dataset: EpisodeSource, cameras: Sequence[str]) -> dict[str, str]:
     """Per file of the chosen cameras its hash: changed pictures make a changed job."""
-    paths = {
-        dataset.video_path(episode, camera) for episode in dataset.episodes for camera in cameras
-    }
-    return {str(path.relative_to(dataset.root)): file_sha256(path) for path in sorted(paths)}
+    return {name: file_sha256(path) for name, path in dataset.files(cameras).items()}
 
 
-def _card(
-    dataset: LeRobotDataset,
-    done: Sequence[Row],
-    refused: Sequence[Row],
-    thresholds: Sequence[Threshold],
-    checkpoint: str,
-) -> str:
-    """The dataset's README: where it comes from, what was accepted, what was refused."""
-    rules = ", ".join(map(str, thresholds)) or "none"
-    lines = [
-        "---",
-        "tags: [LeRobot, synthetic]",
-        "---",
-        f"# {dataset.root.name}, augmented",
-        "",
-        f"{len(done)} episodes of {dataset.root.name} in other looks, by cosmos-transfer "
-        f"{cosmos_transfer.__version__} (checkpoint `{checkpoint}`). Everything but the pictures "
-        "is the source's own; `meta/provenance.json` says which episode is which.",
-        "",
-        f"Thresholds: {rules}. Accepted {len(done)}, refused {len(refused)}.",
-        "",
-        "| source episode | look | attempt | metrics | outcome |",
-        "|---|---|---|---|---|",
-    ]
-    for row in sorted([*done, *refused], key=lambda row: row.id):
-        values = [f"{name} {row.metrics[name]:.3f}" for name in MEASURABLE if name in row.metrics]
-        prompt = " ".join(row.payload["prompt"].replace("|", "/").split())
-        lines.append(
-            f"| {dataset.episodes[row.payload['episode']].index} | {prompt} "
-            f"| {row.metrics['attempt']} | {', '.join(values) or 'not asked for'} | {row.state} |"
+def _refuse_counts(
+    looks: Sequence[str], variants: int, workers: int, restyle: Restyle | None
+) -> None:
+    if not looks or variants < 1 or workers < 1:
+        raise ConfigError(
+            explain(
+                "looks",
+                expected="one look or more, one variant or more, one worker or more",
+                got=f"{len(looks)}, {variants} and {workers}",
+                do="Name a look.",
+            )
         )
-    return "\n".join(lines) + "\n"
+    if workers > 1 and restyle is not None:
+        raise ConfigError(
+            explain(
+                "workers",
+                expected="1 with a pipeline that is loaded already",
+                got=str(workers),
+                do="Name a checkpoint: every worker loads its own.",
+            )
+        )
 
 
 def _refuse_unmeasurable(thresholds: Sequence[Threshold], controls: Mapping[str, Any]) -> None:

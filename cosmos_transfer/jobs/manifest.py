@@ -51,6 +51,7 @@ CREATE TABLE IF NOT EXISTS items (
     error TEXT
 );
 CREATE INDEX IF NOT EXISTS by_state ON items (state, id);
+CREATE INDEX IF NOT EXISTS by_end ON items (ended, state, begun);
 """
 _COLUMNS = "id, name, payload, hash, seed, state, attempts, begun, ended, metrics, outputs, error"
 
@@ -191,20 +192,30 @@ class Manifest:
                 ),
             )
 
-    def release_abandoned(self) -> int:
-        """Let items wait again whose process is gone; returns how many."""
+    def release_abandoned(self) -> tuple[Row, ...]:
+        """Let items wait again whose process is gone; returns them."""
+        released: list[tuple[Any, ...]] = []
         with self._transaction() as connection:
             owners = connection.execute(
                 "SELECT DISTINCT owner FROM items WHERE state = 'running'"
             ).fetchall()
-            gone = [(owner,) for (owner,) in owners if not _is_alive(owner)]
-            before = connection.total_changes
-            connection.executemany(
-                "UPDATE items SET state = 'waiting', owner = NULL "
-                "WHERE state = 'running' AND owner IS ?",
-                gone,
+            for (owner,) in owners:
+                if not _is_alive(owner):
+                    released += connection.execute(
+                        "UPDATE items SET state = 'waiting', owner = NULL "
+                        f"WHERE state = 'running' AND owner IS ? RETURNING {_COLUMNS}",
+                        (owner,),
+                    ).fetchall()
+        return tuple(_row(each) for each in released)
+
+    def give_up(self, row: Row, error: str) -> None:
+        """Let an item that waits have failed."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE items SET state = 'failed', ended = ?, error = ? "
+                "WHERE id = ? AND state = 'waiting'",
+                (time.time(), error, row.id),
             )
-            return connection.total_changes - before
 
     def retry(self, states: Iterable[str] = ("failed", "refused")) -> int:
         """Let items in these states wait again; returns how many."""
@@ -222,6 +233,19 @@ class Manifest:
         with self._connection() as connection:
             found = connection.execute(
                 f"SELECT {_COLUMNS} FROM items{where} ORDER BY id", states
+            ).fetchall()
+        return tuple(_row(each) for each in found)
+
+    def last_ended(self) -> float:
+        """When the last item came out so far; 0 before the first."""
+        with self._connection() as connection:
+            return float(connection.execute("SELECT MAX(ended) FROM items").fetchone()[0] or 0.0)
+
+    def ended_since(self, moment: float) -> tuple[Row, ...]:
+        """The rows that came out at that moment or later."""
+        with self._connection() as connection:
+            found = connection.execute(
+                f"SELECT {_COLUMNS} FROM items WHERE ended >= ? ORDER BY ended", (moment,)
             ).fetchall()
         return tuple(_row(each) for each in found)
 

@@ -57,6 +57,7 @@ def build_lerobot(root: Path, *, num_episodes: int = 6, size: tuple[int, int] = 
                 f"videos/{key}/from_timestamp": before,
                 f"videos/{key}/to_timestamp": before + length / FPS,
                 f"stats/{key}/mean": [[[0.0]]] * 3,
+                f"stats/{key}/q50": [[[0.0]]] * 3,
             }
         rows.append(row)
         begin += length
@@ -104,4 +105,48 @@ def build_lerobot(root: Path, *, num_episodes: int = 6, size: tuple[int, int] = 
     stats = {key: {"mean": [[[0.0]]] * 3, "count": [begin]} for key in CAMERAS}
     stats["action"] = {"mean": [0.0] * 7, "count": [begin]}
     (root / "meta/stats.json").write_text(json.dumps(stats))
+    return root
+
+
+def build_lerobot_v21(root: Path) -> Path:
+    """The same episodes in the layout before: a parquet and an mp4 file each, JSON lines."""
+    import pyarrow.parquet as pq
+
+    from cosmos_transfer.datasets.lerobot import LeRobotDataset
+
+    new = LeRobotDataset(build_lerobot(root.with_name(f"{root.name}-v30")))
+    table = new.table()
+    listed, stats = [], []
+    for episode in new.episodes:
+        name = f"episode_{episode.index:06d}"
+        part = table.slice(episode.start, episode.length)
+        path = root / f"data/chunk-000/{name}.parquet"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(part, path)
+        for key in CAMERAS:
+            frames = new.frames(episode, key)
+            write_clip(root / f"videos/chunk-000/{key}/{name}.mp4", frames, rate=Fraction(FPS))
+        listed.append({"episode_index": episode.index, "tasks": ["lift"], "length": episode.length})
+        actions = np.array(part.column("action").to_pylist())
+        told = {kind: getattr(actions, kind)(axis=0).tolist() for kind in ("min", "max", "mean")}
+        told |= {"std": actions.std(axis=0).tolist(), "count": [episode.length]}
+        stats.append({"episode_index": episode.index, "stats": {"action": told}})
+    meta = root / "meta"
+    meta.mkdir()
+    for name, rows in (
+        ("tasks", [{"task_index": 0, "task": "lift"}, {"task_index": 1, "task": "push"}]),
+        ("episodes", listed),
+        ("episodes_stats", stats),
+    ):
+        (meta / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    info = {
+        **new.info,
+        "codebase_version": "v2.1",
+        "total_chunks": 1,
+        "total_videos": 12,
+        "data_path": "data/chunk-{episode_chunk:03d}/episode_{episode_index:06d}.parquet",
+        "video_path": "videos/chunk-{episode_chunk:03d}/{video_key}/episode_{episode_index:06d}"
+        ".mp4",
+    }
+    (meta / "info.json").write_text(json.dumps(info))
     return root

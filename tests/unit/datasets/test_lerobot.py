@@ -1,58 +1,24 @@
 from __future__ import annotations
 
 import json
-from fractions import Fraction
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from cosmos_transfer.datasets.lerobot import (
     LeRobotDataset,
+    count_levels,
     pixel_statistics,
-    pooled_statistics,
 )
+from cosmos_transfer.datasets.lerobot_v21 import LeRobotV21Dataset
+from cosmos_transfer.datasets.source import open_source
 from cosmos_transfer.errors import ConfigError, MediaError, TransferError
-from cosmos_transfer.inputs.video import uniform_times
 from cosmos_transfer.jobs.augment import augment_dataset
-from cosmos_transfer.outputs.record import GenerationRecord
-from cosmos_transfer.pipeline import GeneratedClip
-from cosmos_transfer.shapes import Size
-from tests.support.lerobot import CAMERAS, FPS, build_lerobot, episode_level
+from tests.support.lerobot import CAMERAS, build_lerobot, build_lerobot_v21, episode_level
+from tests.support.restyle import Inverter
 
 pytest.importorskip("pyarrow", reason="the extra datasets is not installed")
-
-
-class Inverter:
-    """Stands for a model: the negative of the clip, shifted by the seed's parity."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[int, int, int]] = []
-
-    def __call__(
-        self, *, prompt: str, video: np.ndarray, controls: Any, **settings: Any
-    ) -> GeneratedClip:
-        self.calls.append((settings["seed"], settings["episode"], settings["variant"]))
-        frames = 255 - video
-        if prompt == "drifted":
-            frames = np.zeros_like(video)
-        size = Size(*video.shape[1:3])
-        times = uniform_times(len(video), settings["rate"])
-        record = GenerationRecord(
-            request={"output_codec": "h264"},
-            checkpoint={},
-            input_size=size,
-            working_size=size,
-            padded_size=size,
-            num_frames=len(video),
-            padded_frames=len(video),
-            rate=settings["rate"],
-            times=times,
-        )
-        return GeneratedClip(
-            frames=frames, times=times, rate=Fraction(FPS), is_still=False, record=record
-        )
 
 
 @pytest.fixture(scope="module")
@@ -202,17 +168,80 @@ def test_all_refused_is_an_error_and_writes_nothing(source: Path, tmp_path: Path
 
 def test_another_version_is_refused(tmp_path: Path) -> None:
     (tmp_path / "meta").mkdir()
-    (tmp_path / "meta/info.json").write_text('{"codebase_version": "v2.1", "features": {}}')
+    (tmp_path / "meta/info.json").write_text('{"codebase_version": "v2.0", "features": {}}')
     with pytest.raises(ConfigError, match=r"v3\.0"):
-        LeRobotDataset(tmp_path)
+        open_source(tmp_path)
     with pytest.raises(MediaError, match="nothing there"):
         LeRobotDataset(tmp_path / "nowhere")
 
 
-def test_pooled_statistics_are_those_of_all_pixels() -> None:
+def test_counted_statistics_are_those_of_all_pixels() -> None:
     rng = np.random.default_rng(0)
-    parts = [rng.integers(0, 256, (n, 5, 6, 3), dtype=np.uint8) for n in (2, 7)]
-    pooled = pooled_statistics([pixel_statistics(part) for part in parts])
-    whole = pixel_statistics(np.concatenate(parts))
-    for name, value in whole.items():
-        np.testing.assert_allclose(pooled[name], value, rtol=1e-12)
+    parts = [rng.integers(3, 250, (n, 5, 6, 3), dtype=np.uint8) for n in (2, 7)]
+    names = ("min", "max", "mean", "std", "count", "q01", "q50", "q99", "other")
+    found = pixel_statistics(sum(map(count_levels, parts)), 9, names)
+    pixels = np.concatenate(parts).reshape(-1, 3) / 255
+    expected = {
+        "min": pixels.min(axis=0),
+        "max": pixels.max(axis=0),
+        "mean": pixels.mean(axis=0),
+        "std": pixels.std(axis=0),
+        "q01": np.quantile(pixels, 0.01, axis=0),
+        "q50": np.quantile(pixels, 0.5, axis=0),
+        "q99": np.quantile(pixels, 0.99, axis=0),
+    }
+    assert set(found) == {*expected, "count"}
+    assert found["count"] == [9]
+    for name, values in expected.items():
+        assert np.shape(found[name]) == (3, 1, 1)
+        np.testing.assert_allclose(np.ravel(found[name]), values, rtol=1e-9)
+
+
+@pytest.fixture(scope="module")
+def source_v21(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_lerobot_v21(tmp_path_factory.mktemp("lerobot") / "arm21")
+
+
+def test_v21_comes_out_as_v30(source_v21: Path, tmp_path: Path) -> None:
+    old = open_source(source_v21)
+    assert isinstance(old, LeRobotV21Dataset)
+    made = augment_dataset(
+        source_v21, tmp_path / "out", looks=["night"], cameras=CAMERAS[:1], restyle=Inverter()
+    )
+    new = LeRobotDataset(made.root)
+    assert new.info["codebase_version"] == "v3.0"
+    assert "total_chunks" not in new.info
+    assert "total_chunks" in json.loads((source_v21 / "meta/info.json").read_text())
+    before, after = old.table(), new.table()
+    for name in ("action", "timestamp", "frame_index", "task_index", "index", "episode_index"):
+        assert after.column(name).equals(before.column(name)), name
+    for place, episode in enumerate(new.episodes):
+        expected = 255 - old.frames(old.episodes[place], CAMERAS[0]).astype(int)
+        assert np.abs(new.frames(episode, CAMERAS[0]) - expected).mean() < 4
+        kept = old.frames(old.episodes[place], CAMERAS[1])
+        assert np.array_equal(new.frames(episode, CAMERAS[1]), kept)
+    import pyarrow.parquet as pq
+
+    tasks = pq.read_table(made.root / "meta/tasks.parquet")
+    assert tasks.to_pydict() == {"task_index": [0, 1], "task": ["lift", "push"]}
+    assert json.loads(tasks.schema.metadata[b"pandas"])["index_columns"] == ["task"]
+    stats = json.loads((made.root / "meta/stats.json").read_text())
+    actions = np.array(before.column("action").to_pylist())
+    np.testing.assert_allclose(stats["action"]["mean"], actions.mean(axis=0), rtol=1e-6)
+    np.testing.assert_allclose(stats["action"]["std"], actions.std(axis=0), rtol=1e-6)
+
+
+def test_what_the_new_videos_are_stands_in_the_info(source: Path, tmp_path: Path) -> None:
+    made = augment_dataset(source, tmp_path / "out", looks=["night"], restyle=Inverter())
+    info = LeRobotDataset(made.root).info["features"][CAMERAS[0]]["info"]
+    assert (info["video.codec"], info["video.pix_fmt"]) == ("h264", "yuv420p")
+    row = LeRobotDataset(made.root).episodes[0].values
+    pixels = LeRobotDataset(made.root).frames(LeRobotDataset(made.root).episodes[0], CAMERAS[0])
+    expected = np.quantile(pixels.reshape(-1, 3) / 255, 0.5, axis=0)
+    np.testing.assert_allclose(np.ravel(row[f"stats/{CAMERAS[0]}/q50"]), expected, rtol=1e-9)
+
+
+def test_the_card_shows_sources_and_looks(source: Path, tmp_path: Path) -> None:
+    made = augment_dataset(source, tmp_path / "out", looks=["night", "snow"], restyle=Inverter())
+    assert "(sheet.png)" in (made.root / "README.md").read_text()
+    assert (made.root / "sheet.png").stat().st_size > 1000

@@ -106,7 +106,7 @@ def test_an_item_is_claimed_once(tmp_path: Path) -> None:
         "item-02",
         None,
     ]
-    assert manifest.release_abandoned() == 0  # this process lives
+    assert manifest.release_abandoned() == ()  # this process lives
 
 
 def test_a_claim_of_a_dead_process_is_free(tmp_path: Path) -> None:
@@ -115,7 +115,7 @@ def test_a_claim_of_a_dead_process_is_free(tmp_path: Path) -> None:
     assert manifest.claim() is not None
     with sqlite3.connect(manifest.path) as connection:  # the number of this process, reused
         connection.execute("UPDATE items SET owner = ?", (f"{os.getpid()}:1",))
-    assert manifest.release_abandoned() == 1
+    assert [row.name for row in manifest.release_abandoned()] == ["item-00"]
     assert manifest.claim() is not None
 
 
