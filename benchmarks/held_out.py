@@ -12,16 +12,23 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Int32, UInt8
+from jaxtyping import Bool, Float, Int32, UInt8
 
 from cosmos_transfer.controls.edge import extract_edge
 from cosmos_transfer.inputs.segmentation import SegmentationClip
 from cosmos_transfer.inputs.video import VideoClip
 from cosmos_transfer.metrics.evaluate import GivenControls
+from cosmos_transfer.model.checkpoint import CheckpointInfo
+from cosmos_transfer.shapes import Size
 from cosmos_transfer.training.data import HELD_OUT_SEEDS
-from cosmos_transfer.training.scenes import CLASS_NAMES, Look, describe_look, render_clip
+from cosmos_transfer.training.scenes import (
+    CLASS_NAMES,
+    Look,
+    SceneClip,
+    describe_look,
+    render_clip,
+)
 
-HEIGHT, WIDTH, NUM_FRAMES = 64, 96, 9
 GROUND_CLASSES = ("floor", "road", "sidewalk", "terrain")
 RATE = Fraction(8)
 
@@ -38,6 +45,12 @@ class HeldOutClip:
     true_render: UInt8[np.ndarray, "f h w 3"]
     depth: Float[np.ndarray, "f h w"]  # metres, infinite in the sky
     class_ids: Int32[np.ndarray, "f h w"]
+    motion: Float[np.ndarray, "f-1 h w 2"]  # pixels (x, y) from each frame to the next
+
+    @property
+    def size(self) -> Size:
+        """Height and width in pixels."""
+        return Size(*self.simulator.shape[1:3])
 
     @property
     def given(self) -> GivenControls:
@@ -66,23 +79,39 @@ class HeldOutClip:
             for name, value in weights.items()
         }
 
-    def ground(self) -> np.ndarray:
-        """Where the ground is: booleans f h w."""
-        ids = [number for number, name in CLASS_NAMES.items() if name in GROUND_CLASSES]
-        return np.isin(self.class_ids, ids)
+    def where(self, classes: Sequence[str]) -> Bool[np.ndarray, "f h w"]:
+        """The pixels of some classes."""
+        return np.isin(self.class_ids, [i for i, name in CLASS_NAMES.items() if name in classes])
+
+    def ground(self) -> Bool[np.ndarray, "f h w"]:
+        """Where the ground is."""
+        return self.where(GROUND_CLASSES)
 
     def under(self, **attributes: str) -> tuple[str, UInt8[np.ndarray, "f h w 3"]]:
         """The prompt and the true render of the same scene with some of its look changed."""
-        look = replace(self.look, **attributes)  # type: ignore[arg-type]
+        return self.under_each([attributes])[0]
+
+    def under_each(
+        self, changes: Sequence[Mapping[str, str]]
+    ) -> list[tuple[str, UInt8[np.ndarray, "f h w 3"]]]:
+        """Prompt and true render of every changed look."""
+        looks = [replace(self.look, **each) for each in changes]  # type: ignore[arg-type]
+        rendered = _render(self.seed, self.size, len(self.simulator), looks=looks)
         # One stream for every look of a clip: prompts differ in the words of what has changed.
-        prompt = describe_look(look, np.random.default_rng(self.seed))
-        return prompt, _render(self.seed, looks=(look,)).real[0]
+        prompts = [describe_look(look, np.random.default_rng(self.seed)) for look in looks]
+        return list(zip(prompts, rendered.real, strict=True))
 
 
-def held_out_clips(num_clips: int, seeds: Sequence[int] = HELD_OUT_SEEDS) -> Iterator[HeldOutClip]:
+def held_out_clips(
+    num_clips: int,
+    *,
+    size: Size,
+    num_frames: int,
+    seeds: Sequence[int] = HELD_OUT_SEEDS,
+) -> Iterator[HeldOutClip]:
     """Render the first ``num_clips`` held-out scenes."""
     for seed in seeds[:num_clips]:
-        clip = _render(seed, num_looks=1)
+        clip = _render(seed, size, num_frames, num_looks=1)
         yield HeldOutClip(
             seed=seed,
             family=clip.family,
@@ -92,7 +121,13 @@ def held_out_clips(num_clips: int, seeds: Sequence[int] = HELD_OUT_SEEDS) -> Ite
             true_render=clip.real[0],
             depth=clip.depth.astype(np.float32),
             class_ids=clip.class_ids.astype(np.int32),
+            motion=clip.motion,
         )
+
+
+def native_clips(info: CheckpointInfo, num_clips: int) -> list[HeldOutClip]:
+    """Held-out clips at a checkpoint's native size and length."""
+    return list(held_out_clips(num_clips, size=info.native_size, num_frames=info.native_frames))
 
 
 def shuffled(clips: Sequence[HeldOutClip]) -> list[HeldOutClip]:
@@ -119,5 +154,7 @@ def as_clip(frames: UInt8[np.ndarray, "f h w 3"]) -> VideoClip:
     return VideoClip(frames=frames, times=times, rate=RATE)
 
 
-def _render(seed: int, **settings: Any) -> Any:
-    return render_clip(seed, height=HEIGHT, width=WIDTH, num_frames=NUM_FRAMES, **settings)
+def _render(seed: int, size: Size, num_frames: int, **settings: Any) -> SceneClip:
+    return render_clip(
+        seed, height=size.height, width=size.width, num_frames=num_frames, **settings
+    )

@@ -17,21 +17,28 @@ TITLES = {
     "blur_ssim": "blur SSIM, input ↑",
     "blur_ssim_render": "blur SSIM, true render ↑",
 }
-PARTS = ("table", "prompts", "mask", "timing")
+PARTS = ("table", "sharpness", "prompts", "mask", "timing")
+LEAST_SHARPNESS, LARGEST_FLICKER = 0.70, 1.5
 README = Path(__file__).parent / "README.md"
 HEAD = """# Benchmarks
 
 Written by `benchmarks/report.py` from the newest files in [results/](results). Do not edit.
 
 `make bench-embedded` measures the embedded model on 48 held-out clips and writes this page again;
-`python -m benchmarks.embedded --help` lists its options. [embedded.py](embedded.py) says at its top
-what each number means.
+`python -m benchmarks.embedded --help` lists its options. [embedded/](embedded/__init__.py) says at
+its top what each number means.
 """
 
 
 def report(results: Mapping[str, Any]) -> str:
     """A run's results as text that reads well in a terminal and in Markdown."""
-    sections = {"table": _table, "prompts": _prompts, "mask": _mask, "timing": _timing}
+    sections = {
+        "table": _table,
+        "sharpness": _sharpness,
+        "prompts": _prompts,
+        "mask": _mask,
+        "timing": _timing,
+    }
     return "\n\n".join(sections[part](results) for part in PARTS if part in results)
 
 
@@ -89,6 +96,29 @@ def _table(results: Mapping[str, Any]) -> str:
     if floors:
         text.append("The predictors' own error, their floor: " + "; ".join(floors) + ".")
     return "\n\n".join(text)
+
+
+def _sharpness(results: Mapping[str, Any]) -> str:
+    part = results["sharpness"]
+    rows = [["", "outputs", "true renders", "ratio", "per clip, median", "bar"]]
+    for name, title, unit, bar in (
+        ("gradient_energy", "gradient energy, 1e-3", 1e3, f"at least {LEAST_SHARPNESS:.2f}"),
+        ("flicker", "flicker, grey levels", 1.0, f"at most {LARGEST_FLICKER:.2f}"),
+    ):
+        each = part[name]
+        rows.append(
+            [
+                title,
+                *(
+                    _number({key: unit * value for key, value in each[side].items()})
+                    for side in ("output", "true_render")
+                ),
+                _number(each["ratio"]),
+                f"{each['per_clip_median']:.3f}",
+                bar,
+            ]
+        )
+    return "## Sharpness and steadiness, all four controls at 0.25\n\n" + _grid(rows)
 
 
 def _prompts(results: Mapping[str, Any]) -> str:

@@ -55,6 +55,14 @@ def change_ratio(
     return _of_resamples(values, _ratio, num_resamples, 0)
 
 
+def ratio_of_means(
+    first: Sequence[float], second: Sequence[float], *, num_resamples: int = NUM_RESAMPLES
+) -> Estimate:
+    """The mean of ``first`` over that of ``second``, with a bootstrap standard error over clips."""
+    values = np.stack([first, second]).astype(np.float64)
+    return _of_resamples(values, lambda means: _divide(means[0], means[1]), num_resamples, 0)
+
+
 def _of_resamples(values: np.ndarray, statistic, num_resamples: int, seed: int) -> Estimate:
     num_clips = values.shape[1]
     draws = np.random.default_rng(seed).integers(num_clips, size=(num_resamples, num_clips))

@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from benchmarks.embedded import ALL_CONTROLS, METRICS, measure
-from benchmarks.held_out import held_out_clips
+from benchmarks.embedded.bench import ALL_CONTROLS
+from benchmarks.embedded.fidelity import METRICS, measure
+from benchmarks.held_out import native_clips
 from benchmarks.results_file import FOLDER, hardware, write_results
 from cosmos_transfer.diffusion.step_cache import DEFAULT_THRESHOLD
 from cosmos_transfer.metrics.predictors import load_predictors
@@ -33,7 +34,7 @@ def run(num_clips: int, thresholds: Sequence[float]) -> dict[str, Any]:
     """Generate, count and measure."""
     pipeline = TransferPipeline.from_pretrained(show_progress=False)
     predictors = load_predictors("embedded")
-    clips = list(held_out_clips(num_clips))
+    clips = native_clips(pipeline.checkpoint.info, num_clips)
     rows: dict[str, Any] = {}
     plain: list[np.ndarray] = []
     for threshold in (0.0, *thresholds):

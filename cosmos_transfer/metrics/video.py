@@ -6,12 +6,15 @@ from collections.abc import Sequence
 
 import cv2
 import numpy as np
-from jaxtyping import Bool, Float, UInt8
+from jaxtyping import Bool, Float, Integer, UInt8
 
 from cosmos_transfer.errors import ConfigError, NumericsError, ShapeError, explain
 
 LEAST_DIFFERENCE = 0.5
 """Grey levels; frame differences below it are rounding, not motion."""
+
+DEPTH_MARGIN = 1.05
+"""A point up to 5 % farther than the nearest at its pixel is taken to lie on the same surface."""
 
 
 def seam_ratio(
@@ -150,3 +153,57 @@ def flicker(
             )
         )
     return total / count
+
+
+def visible_next(
+    motion: Float[np.ndarray, "_ _ _ 2"],
+    depth: Float[np.ndarray, "_ _ _"],
+    class_ids: Integer[np.ndarray, "_ _ _"],
+) -> Bool[np.ndarray, "_ _ _"]:
+    """The points of every frame but the last that can be followed into the next one.
+
+    A point is left out where it leaves the picture; where, of the points that land on the same
+    pixel, another is clearly nearer; and where one of the pixels it lands between (up to four) is
+    of another class, which is so along outlines and behind what has come into view.
+
+    Args:
+        motion: As :func:`flicker` takes it.
+        depth: Of every frame, f h w; infinite in the sky.
+        class_ids: Of every frame, f h w.
+
+    Raises:
+        ShapeError: Depth, ids and motion are not of one clip.
+    """
+    num_pairs, height, width = motion.shape[:3]
+    expected = (num_pairs + 1, height, width)
+    if depth.shape != expected or class_ids.shape != expected:
+        raise ShapeError(
+            explain(
+                "visible points",
+                expected=f"depth and class ids of shape {expected}, one frame more than motions",
+                got=f"{depth.shape} and {class_ids.shape}",
+                do="Take all three from the same recording.",
+            )
+        )
+    rows, columns = np.mgrid[0:height, 0:width].astype(np.float32)
+    visible = np.zeros(motion.shape[:3], dtype=bool)
+    for index in range(num_pairs):
+        x, y = columns + motion[index, ..., 0], rows + motion[index, ..., 1]
+        inside = (x >= 0) & (x <= width - 1) & (y >= 0) & (y <= height - 1)  # False where NaN
+        x, y = np.where(inside, x, 0.0), np.where(inside, y, 0.0)
+        spot = np.rint(y).astype(np.int64) * width + np.rint(x).astype(np.int64)
+        nearest = np.full(height * width, np.inf)
+        np.minimum.at(nearest, spot[inside], depth[index][inside])
+        in_front = depth[index] <= nearest[spot] * DEPTH_MARGIN
+        left, top = np.floor(x).astype(np.int64), np.floor(y).astype(np.int64)
+        right, bottom = np.ceil(x).astype(np.int64), np.ceil(y).astype(np.int64)
+        following = class_ids[index + 1]
+        same = np.logical_and.reduce(
+            [
+                following[row, column] == class_ids[index]
+                for row in (top, bottom)
+                for column in (left, right)
+            ]
+        )
+        visible[index] = inside & in_front & same
+    return visible

@@ -8,18 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import embedded, report
-from benchmarks.embedded import (
-    METRICS,
-    TRUE,
-    WITHOUT,
-    count_right,
-    half_changes,
-    look_statistics,
-    luminance,
-    table_from_scores,
-    white_share,
-)
+from benchmarks import report
+from benchmarks.embedded import fidelity, timing
+from benchmarks.embedded.__main__ import main
+from benchmarks.embedded.bench import TRUE, WITHOUT
+from benchmarks.embedded.fidelity import METRICS, measure, table_from_scores
+from benchmarks.embedded.prompts import count_right, look_statistics, luminance, white_share
+from benchmarks.embedded.weight_maps import half_changes
 from benchmarks.held_out import HeldOutClip, held_out_clips, shuffled
 from benchmarks.results_file import read_results, write_results
 from cosmos_transfer.errors import NumericsError
@@ -30,6 +25,7 @@ from cosmos_transfer.metrics.predictors import (
     SegmentationPredictor,
     save_predictor,
 )
+from cosmos_transfer.shapes import Size
 from cosmos_transfer.training.data import FIRST_TRAINING_SEED
 from cosmos_transfer.training.predictors import predictor_config
 from cosmos_transfer.training.scenes import CLASS_NAMES
@@ -37,7 +33,7 @@ from cosmos_transfer.training.scenes import CLASS_NAMES
 
 @pytest.fixture(scope="module")
 def clips() -> list[HeldOutClip]:
-    return list(held_out_clips(4))
+    return list(held_out_clips(4, size=Size(64, 96), num_frames=9))
 
 
 def test_clips_are_held_out_and_come_with_their_truth(clips: list[HeldOutClip]) -> None:
@@ -118,10 +114,10 @@ def test_an_undefined_metric_stops_the_table(clips: list[HeldOutClip]) -> None:
         depth=DepthPredictor(FrameNetwork(predictor_config("depth"))),
         seg=SegmentationPredictor(FrameNetwork(predictor_config("seg"))),
     )
-    assert set(embedded.measure(clips[0].true_render, clips[0], predictors)) == set(METRICS)
+    assert set(measure(clips[0].true_render, clips[0], predictors)) == set(METRICS)
     featureless = replace(clips[0], simulator=np.full_like(clips[0].simulator, 9))
     with pytest.raises(NumericsError, match=r"clip 0: .*at least one edge"):
-        embedded.measure(clips[0].true_render, featureless, predictors)
+        measure(clips[0].true_render, featureless, predictors)
 
 
 def test_shares_are_of_the_gap_between_none_and_true() -> None:
@@ -140,8 +136,8 @@ def test_the_whole_benchmark_on_a_tiny_model(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     few = ("no controls", "all four at 0.25", "edge at 1")
-    monkeypatch.setattr(embedded, "CONDITIONS", {name: embedded.CONDITIONS[name] for name in few})
-    monkeypatch.setattr(embedded, "TIMED_STEPS", 1)
+    monkeypatch.setattr(fidelity, "CONDITIONS", {name: fidelity.CONDITIONS[name] for name in few})
+    monkeypatch.setattr(timing, "TIMED_STEPS", 1)
     torch.manual_seed(0)
     for task in ("depth", "seg"):
         save_predictor(
@@ -149,7 +145,7 @@ def test_the_whole_benchmark_on_a_tiny_model(
             FrameNetwork(predictor_config(task)),
             floor=None,
         )
-    embedded.main(
+    main(
         [
             *("--clips", "2", "--steps", "1", "--device", "cpu"),
             *("--checkpoint", str(tiny_checkpoint), "--predictors", str(tmp_path / "judges")),
@@ -168,8 +164,10 @@ def test_the_whole_benchmark_on_a_tiny_model(
     assert rows["no controls"] != rows["edge at 1"]
     assert run["prompts"]["true renders"]["night_darker"] == 2
     assert run["timing"]["steps"] == 1
+    assert run["sharpness"]["gradient_energy"]["ratio"]["value"] > 0
+    assert run["sharpness"]["flicker"]["true_render"]["value"] > 0
     assert set(run["mask"]) == {"edge_f1", "edge_f1_1px"}
-    for title in ("Fidelity", "Share of the gap", "Prompts", "Weight maps", "Time"):
+    for title in ("Fidelity", "Share of the gap", "Sharpness", "Prompts", "Weight maps", "Time"):
         assert title in printed
     report.write_readme(tmp_path / "README.md", tmp_path / "results")
     page = (tmp_path / "README.md").read_text()

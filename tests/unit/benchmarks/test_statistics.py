@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks.statistics import change_ratio, gap_share, mean_over_clips
+from benchmarks.statistics import change_ratio, gap_share, mean_over_clips, ratio_of_means
 
 
 def test_the_mean_and_its_standard_error() -> None:
@@ -52,3 +52,9 @@ def test_the_ratio_of_changes() -> None:
     estimate = change_ratio([0.3, 0.5], [-0.05, -0.05])
     assert estimate.value == pytest.approx(8.0)
     assert estimate.standard_error > 0
+
+
+def test_a_ratio_of_means_is_not_the_mean_of_ratios() -> None:
+    estimate = ratio_of_means([1.0, 9.0], [1.0, 3.0])
+    assert estimate.value == pytest.approx(2.5)
+    assert ratio_of_means([2.0] * 4, [4.0] * 4).standard_error == 0.0

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import pytest
 
 from cosmos_transfer.errors import NumericsError, ShapeError
-from cosmos_transfer.metrics.frames import PSNR_CEILING_DB, psnr, ssim
+from cosmos_transfer.metrics.frames import PSNR_CEILING_DB, gradient_energy, psnr, ssim
 
 
 def clip(seed: int = 0, shape: tuple[int, ...] = (2, 16, 20, 3)) -> np.ndarray:
@@ -58,3 +59,25 @@ def test_clips_that_do_not_fit_are_refused_with_both_shapes():
         ssim(clip(shape=(1, 6, 20, 3)), clip(shape=(1, 6, 20, 3)))
     with pytest.raises(NumericsError, match="at least one frame"):
         psnr(clip()[:0], clip()[:0])
+
+
+def test_gradient_energy_of_a_known_ramp():
+    ramp = np.zeros((2, 4, 5, 3), np.uint8)
+    ramp[:] = (np.arange(5) * 51)[None, None, :, None]  # a fifth of the range a pixel
+    assert gradient_energy(ramp) == pytest.approx(0.04)
+    assert gradient_energy(ramp.transpose(0, 2, 1, 3)) == pytest.approx(0.04)
+    assert gradient_energy(np.full((1, 3, 3, 3), 200, np.uint8)) == 0.0
+
+
+def test_gradient_energy_falls_with_blur_and_rises_with_noise():
+    rng = np.random.default_rng(0)
+    picture = (rng.random((1, 4, 5, 3)) * 200).astype(np.uint8).repeat(8, 1).repeat(8, 2)
+    blurred = np.stack([cv2.GaussianBlur(frame, (0, 0), 1.0) for frame in picture])
+    noisy = (picture + rng.integers(0, 40, picture.shape)).astype(np.uint8)
+    assert gradient_energy(blurred) < 0.6 * gradient_energy(picture)
+    assert gradient_energy(noisy) > gradient_energy(picture)
+
+
+def test_gradient_energy_needs_two_pixels_each_way():
+    with pytest.raises(ShapeError, match="2x2"):
+        gradient_energy(np.zeros((1, 1, 9, 3), np.uint8))

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from cosmos_transfer.errors import ConfigError, NumericsError, ShapeError
-from cosmos_transfer.metrics.video import flicker, seam_ratio
+from cosmos_transfer.metrics.video import flicker, seam_ratio, visible_next
+from cosmos_transfer.training.scenes import render_clip
 
 
 def steady(num_frames: int = 20, step: int = 2) -> np.ndarray:
@@ -93,3 +94,58 @@ def test_motion_of_another_length_is_refused():
         flicker(steady(3), np.zeros((3, 4, 6, 2), np.float32))
     with pytest.raises(ShapeError, match="visible"):
         flicker(steady(3), np.zeros((2, 4, 6, 2), np.float32), visible=np.ones((1, 4, 6), bool))
+
+
+def sliding_card(step: int = 2) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """A near card that slides over a far striped wall: frames, motion, depth, ids."""
+    frames = np.zeros((2, 8, 16, 3), np.uint8)
+    frames[:, :, ::2] = 90
+    depth, ids = np.full((2, 8, 16), 5.0), np.zeros((2, 8, 16), np.int32)
+    motion = np.zeros((1, 8, 16, 2), np.float32)
+    for index in range(2):
+        columns = slice(4 + step * index, 8 + step * index)
+        frames[index, 2:6, columns] = 200
+        depth[index, 2:6, columns] = 2.0
+        ids[index, 2:6, columns] = 1
+    motion[0, 2:6, 4:8, 0] = step
+    return frames, motion, depth, ids
+
+
+def test_what_a_card_covers_is_not_followed():
+    frames, motion, depth, ids = sliding_card()
+    visible = visible_next(motion, depth, ids)
+    assert visible[0, 2:6, 4:8].all()  # the card itself
+    assert not visible[0, 2:6, 8:10].any()  # the wall that it slides over
+    assert visible[0, :2].all()
+    assert flicker(frames, motion, visible=visible) == 0.0
+    assert flicker(frames, motion) > 0.0
+
+
+def test_a_card_of_the_walls_own_class_is_told_apart_by_depth():
+    _, motion, depth, ids = sliding_card()
+    visible = visible_next(motion, depth, np.zeros_like(ids))
+    assert not visible[0, 2:6, 8:10].any()
+    assert visible[0, 2:6, 4:8].all()
+
+
+def test_points_that_leave_the_picture_are_not_followed():
+    motion = np.zeros((1, 4, 6, 2), np.float32)
+    motion[..., 0] = 2.0
+    motion[0, 0, 0] = np.nan
+    visible = visible_next(motion, np.ones((2, 4, 6)), np.zeros((2, 4, 6), np.int32))
+    assert visible[0, 1:, :4].all()
+    assert not visible[0, :, 4:].any()
+    assert not visible[0, 0, 0]
+
+
+def test_visible_points_need_one_clip():
+    with pytest.raises(ShapeError, match="same recording"):
+        visible_next(np.zeros((1, 4, 6, 2)), np.ones((1, 4, 6)), np.zeros((2, 4, 6), np.int32))
+
+
+def test_the_motion_of_rendered_scenes_follows_their_simulators_view():
+    clip = render_clip(0, height=32, width=48, num_frames=3, looks=())
+    visible = visible_next(clip.motion, clip.depth, clip.class_ids)
+    followed = flicker(clip.simulator, clip.motion, visible=visible)
+    assert visible.mean() > 0.5
+    assert followed < 0.8 * flicker(clip.simulator, -clip.motion, visible=visible)

@@ -1,0 +1,78 @@
+"""The same clip and noise under other prompts: darker at night, whiter in snow?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks.embedded.bench import ALL_CONTROLS, Bench
+from benchmarks.statistics import mean_over_clips
+
+PROMPTED: Mapping[str, Mapping[str, str]] = {
+    "night": {"time_of_day": "night", "weather": "clear"},
+    "day": {"time_of_day": "day", "weather": "clear"},
+    "snow": {"time_of_day": "day", "weather": "snow"},
+}
+LEAST_WHITE, LARGEST_SPREAD = 160, 45  # of 255: darkest channel, and difference to the brightest
+
+
+def run_prompts(bench: Bench) -> dict[str, Any]:
+    """Night, day and snow prompts on the same clip and noise."""
+    made: list[dict[str, float]] = []
+    true: list[dict[str, float]] = []
+    for clip in bench.progress("prompts"):
+        wanted = {
+            name: clip.under(**fitting(attributes, clip.family))
+            for name, attributes in PROMPTED.items()
+            if name != "snow" or clip.family == "driving"
+        }
+        outputs = {
+            name: bench.generate(clip, ALL_CONTROLS, prompt=prompt)
+            for name, (prompt, _) in wanted.items()
+        }
+        made.append(look_statistics(outputs, clip.ground()))
+        true.append(look_statistics({name: r for name, (_, r) in wanted.items()}, clip.ground()))
+    return {"outputs": count_right(made), "true renders": count_right(true)}
+
+
+def look_statistics(looks: Mapping[str, np.ndarray], ground: np.ndarray) -> dict[str, float]:
+    """Mean luminance under every look, and the share of white on the ground in day and snow."""
+    found = {f"luminance_{name}": luminance(frames) for name, frames in looks.items()}
+    if "snow" in looks:
+        found |= {f"white_{name}": white_share(looks[name], ground) for name in ("day", "snow")}
+    return found
+
+
+def luminance(frames: np.ndarray) -> float:
+    """Mean luma (ITU-R BT.601), 0 to 255."""
+    return float((frames @ np.array([0.299, 0.587, 0.114])).mean())
+
+
+def white_share(frames: np.ndarray, ground: np.ndarray) -> float:
+    """Of the ground's pixels, the share that is bright and has no colour."""
+    darkest, brightest = frames.min(axis=-1), frames.max(axis=-1)
+    is_white = (darkest > LEAST_WHITE) & (brightest - darkest < LARGEST_SPREAD)
+    return float(is_white[ground].mean())
+
+
+def count_right(clips: Sequence[Mapping[str, float]]) -> dict[str, Any]:
+    """In how many clips night is darker than day and snow whiter than day, with the means."""
+    snowy = [clip for clip in clips if "white_snow" in clip]
+    names = sorted({name for clip in clips for name in clip})
+    return {
+        "night_darker": sum(c["luminance_night"] < c["luminance_day"] for c in clips),
+        "num_clips": len(clips),
+        "snow_whiter": sum(c["white_snow"] > c["white_day"] for c in snowy),
+        "num_driving": len(snowy),
+        "means": {
+            name: mean_over_clips([c[name] for c in clips if name in c]).as_mapping()
+            for name in names
+        },
+    }
+
+
+def fitting(attributes: Mapping[str, str], family: str) -> dict[str, str]:
+    """The attributes that a family has: there is no weather indoors."""
+    return {name: v for name, v in attributes.items() if name != "weather" or family == "driving"}
