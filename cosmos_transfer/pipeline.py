@@ -9,9 +9,9 @@ from __future__ import annotations
 import logging
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -23,50 +23,45 @@ from torch import Tensor
 from tqdm import tqdm
 
 from cosmos_transfer.controls.base import ControlClip
-from cosmos_transfer.controls.given import Target
-from cosmos_transfer.controls.registry import prepare_control
-from cosmos_transfer.controls.seg import given_segmentation
 from cosmos_transfer.diffusion.denoiser import Denoiser
 from cosmos_transfer.diffusion.guidance import Guided
 from cosmos_transfer.diffusion.noise import chunk_noise
 from cosmos_transfer.diffusion.noise_schedule import checkpoint_sigmas
-from cosmos_transfer.diffusion.phases import Phased, plan_phases
+from cosmos_transfer.diffusion.phases import Phase, Phased, plan_phases
 from cosmos_transfer.diffusion.samplers import get_sampler
 from cosmos_transfer.diffusion.start import start_latents
 from cosmos_transfer.diffusion.step_cache import StepCache
 from cosmos_transfer.errors import ConfigError, NumericsError, explain
 from cosmos_transfer.inputs.request import (
-    CONTROL_NAMES,
     GenerationRequest,
     request_from_mapping,
     request_to_mapping,
 )
 from cosmos_transfer.inputs.validate import CheckedRequest, check_request
-from cosmos_transfer.inputs.video import (
-    VideoClip,
-    file_sha256,
-    match_length,
-    read_clip,
-    resize_frames,
-)
-from cosmos_transfer.long_video.plan import Chunk, plan_chunks
-from cosmos_transfer.long_video.stitch import stitch
+from cosmos_transfer.inputs.video import file_sha256, resize_frames
+from cosmos_transfer.long_video.cut import ChunkInputs, InputCutter, keep_reader, video_reader
+from cosmos_transfer.long_video.plan import Chunk, given_latents, request_chunks
+from cosmos_transfer.long_video.prompts import blend_tokens, prompt_shares
+from cosmos_transfer.long_video.stitch import Stitcher, made_part
+from cosmos_transfer.long_video.store import ChunkStore, FinishedChunk, identity
 from cosmos_transfer.model.checkpoint import Checkpoint, checkpoint_info, load_checkpoint
 from cosmos_transfer.model.controlled_decoder import decode_controlled
 from cosmos_transfer.model.guardrail import Guardrail, choose_guardrail
 from cosmos_transfer.model.prompt_cache import CachedTextEncoder, encoder_identity
 from cosmos_transfer.offload.options import MemoryOptions
-from cosmos_transfer.outputs.keep import keep_region, kept_metrics
-from cosmos_transfer.outputs.record import GenerationRecord, weight_summary, write_record
-from cosmos_transfer.outputs.writer import write_clip
-from cosmos_transfer.shapes import Size, reflected_indices, round_up
+from cosmos_transfer.outputs.keep import KeptMetrics, keep_region
+from cosmos_transfer.outputs.record import (
+    GenerationRecord,
+    WeightTotals,
+    library_versions,
+    weight_totals,
+    write_record,
+)
+from cosmos_transfer.outputs.writer import check_destination, write_blocks, write_clip
+from cosmos_transfer.shapes import Size
 from cosmos_transfer.weights.fusion import token_weights
-from cosmos_transfer.weights.maps import WeightMaps, build_keep_mask, build_weight_maps
 
 log = logging.getLogger(__name__)
-
-INHERITED_FRAMES = 1
-"""Frames that a chunk of a long clip takes over from the one before."""
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
@@ -101,28 +96,42 @@ class GeneratedClip:
             overwrite=overwrite,
             is_still=self.is_still,
         )
-        record = replace(self.record, outputs={"clip": written.name})
-        beside = written.with_name(f"{written.name if written.is_dir() else written.stem}.json")
-        try:
-            write_record(beside, record, overwrite=overwrite)
-        except BaseException:
-            if not overwrite:  # its name was free: a clip without its record is not left behind
-                shutil.rmtree(written) if written.is_dir() else written.unlink()
-            raise
+        _write_record_beside(written, self.record, overwrite=overwrite)
         return written
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Conditions:
-    """A request's inputs at the padded working size; everything a chunk is cut from."""
+class FinishedFrames:
+    """Some frames of a clip, done: of the input's size, the kept region in place.
 
-    controls: tuple[ControlClip, ...]
-    steps: tuple[tuple[float, float] | None, ...]
-    step_ramps: tuple[tuple[float, float] | None, ...]
-    maps: WeightMaps
-    working_size: Size
-    padded_size: Size
-    clip: UInt8[np.ndarray, "f h w 3"] | None = None  # what sampling starts from, below strength 1
+    ``start`` is the index of the first of them in the clip; ``chunk`` of ``num_chunks`` is the one
+    that finished them.
+    """
+
+    frames: UInt8[np.ndarray, "f h w 3"]
+    start: int
+    chunk: int
+    num_chunks: int
+
+
+@dataclass(slots=True, kw_only=True, eq=False)
+class Run:
+    """What stays the same over the chunks of one clip, and what they add up to."""
+
+    checked: CheckedRequest
+    inputs: InputCutter
+    plan: tuple[Chunk, ...]
+    text: tuple[Tensor, ...]
+    negative: Tensor
+    num_steps: int
+    guidance_scale: float
+    sigmas: tuple[float, ...]
+    phases: tuple[Phase, ...]
+    clock: _Clock
+    caches: list[StepCache] = field(default_factory=list)
+    weights: WeightTotals = field(default_factory=WeightTotals)
+    kept: KeptMetrics = field(default_factory=KeptMetrics)
+    num_resumed: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -238,140 +247,232 @@ class TransferPipeline:
         estimators = None if self.estimators is None else tuple(self.estimators)
         return self.generate(check_request(request, self.checkpoint.info, estimators=estimators))
 
-    @torch.inference_mode()
     def generate(self, checked: CheckedRequest) -> GeneratedClip:
         """Make the clip of a request that was checked."""
-        request, info = checked.request, self.checkpoint.info
-        clock = _Clock()
-        if self.guardrail is not None:
-            with clock("guardrail"):
-                self.guardrail.check_prompt(request.prompt)
-        with clock("read"):
-            conditions = self._read(checked)
-        with clock("text"):
-            text, negative = self._encode_prompts(request.prompt, request.negative_prompt)
-        for note in self._words_left_out(request):
-            log.warning("%s", note)
-        plan = plan_chunks(
-            checked.num_frames,
-            chunk_frames=info.native_frames,
-            overlap=min(INHERITED_FRAMES, info.native_frames - 1),
-            strides=info.strides,
-        )
-        steps = request.num_inference_steps or info.num_inference_steps
-        guidance = info.guidance_scale if request.guidance_scale is None else request.guidance_scale
-        sigmas = checkpoint_sigmas(
-            steps,
-            shift=info.shift,
-            karras=info.karras,
-            start=min(request.strength, info.first_sigma),
-        )
-        caches: list[StepCache] = []
-        sample = get_sampler(info.sampler)
-        phases = plan_phases(conditions.steps, steps, conditions.step_ramps)
-
-        pieces: list[UInt8[np.ndarray, "_ h w 3"]] = []
-        weights: list[Float[Tensor, "k _"]] = []
-        with self._progress(len(plan) * steps) as on_step:
-            for chunk in plan:
-                with clock("encode"):
-                    chunk_weights = self._token_weights(conditions, chunk, request.weight_rule)
-                    control_latents = self._encode_controls(conditions, chunk, chunk_weights)
-                    inherited = self._encode_inherited(pieces, chunk)
-                with clock("denoise"):
-                    denoisers = []
-                    for phase in phases:
-                        weights_now = chunk_weights
-                        if not phase.is_plain:
-                            weights_now = self._token_weights(
-                                conditions, chunk, request.weight_rule, phase.factors
-                            )
-                        acting = _acting(conditions.controls, weights_now, control_latents)
-                        one = self._denoiser(
-                            text, negative, acting, inherited, guidance, request.step_cache, caches
-                        )
-                        denoisers.append((float(sigmas[phase.last]), one))
-                    denoiser = denoisers[0][1] if len(phases) == 1 else Phased(tuple(denoisers))
-                    noise = self._noise(checked, chunk, conditions.padded_size)
-                    begin = start_latents(
-                        noise,
-                        sigmas[0],
-                        clip=self._encode_clip(conditions, chunk),
-                        scale_noise=info.sigma_data is not None,
-                    )
-                    latents = sample(denoiser, begin, sigmas, on_step=on_step)
-                _check_finite(latents, chunk)
-                with clock("decode"):
-                    # What acts in the last steps decides what it looks like, here as there.
-                    pieces.append(self._decode(latents, acting))
-                weights.append(chunk_weights)
-        with clock("resize"):
-            frames = _uncrop(stitch(plan, pieces), conditions.working_size, checked.size)
-        metrics: dict[str, Any] = {}
-        if request.keep is not None:
-            with clock("keep"):
-                frames, metrics["kept_region"] = _keep_region(checked, frames)
-        if self.guardrail is not None:
-            with clock("guardrail"):
-                frames = self.guardrail.check_frames(frames)
+        run = self.start(checked)
+        frames = np.concatenate([each.frames for each in self._finished(run)])
         return GeneratedClip(
             frames=frames,
             times=checked.times,
             rate=checked.rate,
             is_still=checked.is_still,
-            record=self._record(
-                checked, conditions, plan, weights, steps, guidance, clock, metrics, caches
-            ),
+            record=self._record(run),
         )
+
+    def iterate(self, checked: CheckedRequest) -> Iterator[FinishedFrames]:
+        """Make the clip of a request that was checked, and give its frames as they are finished.
+
+        All of them come, in order, a chunk's at a time; only a chunk is held in memory.
+        """
+        yield from self._finished(self.start(checked))
+
+    def write(
+        self,
+        checked: CheckedRequest,
+        path: str | Path,
+        *,
+        overwrite: bool = False,
+        resume: bool = False,
+        on_frames: Callable[[FinishedFrames], None] | None = None,
+    ) -> Path:
+        """Make a clip and write it with its record as it is made; returns where the clip went.
+
+        Memory does not grow with the clip's length (:mod:`cosmos_transfer.long_video.cut` says
+        which inputs are kept whole). The file is the one that :meth:`generate` and
+        :meth:`GeneratedClip.save` come to, byte for byte.
+
+        Args:
+            checked: The request.
+            path: File name, with or without its ending.
+            overwrite: Replace files that are there.
+            resume: Keep finished chunks in a folder beside the clip until it is done, and begin
+                behind those that an earlier run of the same request left there.
+            on_frames: Called with every chunk's frames as they are finished.
+
+        Raises:
+            MediaError: One of the files is there already, or cannot be written.
+        """
+        path = Path(path)
+        codec = checked.request.output_codec
+        check_destination(path, codec=codec, overwrite=overwrite, is_still=checked.is_still)
+        if checked.is_still:
+            return self.generate(checked).save(path, overwrite=overwrite)
+        run = self.start(checked)
+        store = None
+        if resume and len(run.plan) > 1:
+            folder = path.with_name(f".{path.name}.chunks")
+            store = ChunkStore(folder, identity(self._identity(run)), overwrite=overwrite)
+
+        def blocks() -> Iterator[UInt8[np.ndarray, "f h w 3"]]:
+            for each in self._finished(run, store):
+                if on_frames is not None:
+                    on_frames(each)
+                yield each.frames
+
+        written = write_blocks(
+            path, blocks(), times=checked.times, rate=checked.rate, codec=codec, overwrite=overwrite
+        )
+        _write_record_beside(written, self._record(run), overwrite=overwrite)
+        if store is not None:
+            store.remove()
+        return written
+
+    # --------------------------------------------------------------------------- one clip's run
+
+    @torch.inference_mode()
+    def start(self, checked: CheckedRequest) -> Run:
+        """Read what a clip needs before its first chunk."""
+        request, info = checked.request, self.checkpoint.info
+        clock = _Clock()
+        prompts = (request.prompt, *(prompt for _, prompt in request.prompt_schedule))
+        if self.guardrail is not None:
+            with clock("guardrail"):
+                for prompt in prompts:
+                    self.guardrail.check_prompt(prompt)
+        plan = request_chunks(
+            checked.num_frames, request, native_frames=info.native_frames, strides=info.strides
+        )
+        with clock("read"):
+            inputs = InputCutter(
+                checked, estimators=self.estimators, multiple=info.spatial_multiple
+            )
+        with clock("text"):
+            *text, negative = self._encode_prompts((*prompts, request.negative_prompt))
+        for note in self._words_left_out(request):
+            log.warning("%s", note)
+        steps = request.num_inference_steps or info.num_inference_steps
+        guidance = info.guidance_scale if request.guidance_scale is None else request.guidance_scale
+        return Run(
+            checked=checked,
+            inputs=inputs,
+            plan=plan,
+            text=tuple(text),
+            negative=negative,
+            num_steps=steps,
+            guidance_scale=guidance,
+            sigmas=checkpoint_sigmas(
+                steps,
+                shift=info.shift,
+                karras=info.karras,
+                start=min(request.strength, info.first_sigma),
+            ),
+            phases=plan_phases(
+                [each.steps for each in inputs.controls],
+                steps,
+                [each.step_ramp for each in inputs.controls],
+            ),
+            clock=clock,
+        )
+
+    def _finished(self, run: Run, store: ChunkStore | None = None) -> Iterator[FinishedFrames]:
+        """Chunk after chunk, made or found finished; joined, and brought to the input's size."""
+        stitcher = Stitcher(run.plan)
+        finish = _Finish(run, self.guardrail)
+        with self._progress(len(run.plan) * run.num_steps) as on_step:
+            for chunk in run.plan:
+                done = None if store is None else store.load(chunk.index)
+                if done is None:
+                    done = self.make_chunk(run, chunk, stitcher.given(), on_step=on_step)
+                    if store is not None:
+                        store.save(chunk.index, done)
+                else:
+                    run.num_resumed += 1
+                    on_step(run.num_steps)
+                run.weights.add(done.weights)
+                frames = finish(stitcher.add(done.made))
+                yield FinishedFrames(
+                    frames=frames,
+                    start=finish.num_frames - len(frames),
+                    chunk=chunk.index,
+                    num_chunks=len(run.plan),
+                )
+
+    @torch.inference_mode()
+    def make_chunk(
+        self,
+        run: Run,
+        chunk: Chunk,
+        given: UInt8[np.ndarray, "_ h w 3"] | None,
+        *,
+        on_step: Callable[[int], None] | None = None,
+    ) -> FinishedChunk:
+        """Make one chunk: from the frames it is given and its inputs to the frames it makes.
+
+        Args:
+            run: What :meth:`start` read.
+            chunk: One of its plan.
+            given: Clean frames at the padded working size that it begins with.
+            on_step: Called after every denoising step.
+        """
+        request, info, clock = run.checked.request, self.checkpoint.info, run.clock
+        with clock("read"):
+            inputs = run.inputs.at_frames(chunk.frame_indices)
+        with clock("encode"):
+            weights = self._token_weights(inputs, request.weight_rule)
+            control_latents = self._encode_controls(inputs, weights)
+            inherited = self._encode_given(given)
+            clip = self._encode_clip(inputs)
+        starts = (0, *(frame for frame, _ in request.prompt_schedule))
+        text = blend_tokens(run.text, prompt_shares(starts, chunk))
+        with clock("denoise"):
+            denoisers = []
+            for phase in run.phases:
+                weights_now = weights
+                if not phase.is_plain:
+                    weights_now = self._token_weights(inputs, request.weight_rule, phase.factors)
+                acting = _acting(inputs.controls, weights_now, control_latents)
+                one = self._denoiser(run, text, acting, inherited)
+                denoisers.append((float(run.sigmas[phase.last]), one))
+            denoiser = denoisers[0][1] if len(denoisers) == 1 else Phased(tuple(denoisers))
+            begin = start_latents(
+                self._noise(run, chunk),
+                run.sigmas[0],
+                clip=clip,
+                scale_noise=info.sigma_data is not None,
+            )
+            sample = get_sampler(info.sampler)
+            latents = sample(
+                denoiser,
+                begin,
+                run.sigmas,
+                on_step=None if on_step is None else lambda _step: on_step(1),
+            )
+        _check_finite(latents, chunk)
+        with clock("decode"):
+            # What acts in the last steps decides what it looks like, here as there.
+            piece = self._decode(latents, acting)
+        return FinishedChunk(
+            made=made_part(chunk, piece), weights=weight_totals(weights.cpu().numpy())
+        )
+
+    def _identity(self, run: Run) -> Mapping[str, Any]:
+        """Everything that decides the frames of a run's chunks."""
+        info, request = self.checkpoint.info, run.checked.request
+        return {
+            "request": request_to_mapping(replace(request, name=None, output_codec="h264")),
+            "steps": run.num_steps,
+            "guidance_scale": run.guidance_scale,
+            "sigmas": run.sigmas,
+            "inputs": [
+                None if each.path is None else file_sha256(each.path) for each in run.checked.inputs
+            ],
+            "size": (run.checked.num_frames, str(run.inputs.padded_size)),
+            "plan": [each.frame_indices for each in run.plan],
+            "checkpoint": (info.id, info.location, sorted(info.sha256.items())),
+            "device": (self.device.type, str(self.checkpoint.model.dtype)),
+            "versions": library_versions(),
+        }
 
     # ------------------------------------------------------------------ what goes in, what steers
 
-    def _read(self, checked: CheckedRequest) -> _Conditions:
-        request, size = checked.request, checked.working_size
-        clip = _read_video(checked, size)
-        # In one order, whatever the request's: sums of residuals then agree to the last bit.
-        asked = sorted(request.controls, key=lambda each: CONTROL_NAMES.index(each.name))
-        controls = [
-            prepare_control(
-                control,
-                clip,
-                size=size,
-                num_frames=checked.num_frames,
-                length_policy=checked.length_policy,
-                estimators=self.estimators,
-            )
-            for control in asked
-        ]
-        maps = build_weight_maps(
-            asked,
-            num_frames=checked.num_frames,
-            size=size,
-            segmentation=next((c.segmentation for c in controls if c.segmentation), None),
-            length_policy=checked.length_policy,
-        )
-        multiple = self.checkpoint.info.spatial_multiple
-        padded = Size(round_up(size.height, multiple), round_up(size.width, multiple))
-        return _Conditions(
-            controls=tuple(
-                replace(control, picture=_pad(control.picture, padded), segmentation=None)
-                for control in controls
-            ),
-            steps=tuple(each.steps for each in asked),
-            step_ramps=tuple(each.step_ramp for each in asked),
-            maps=maps.padded_to(padded),
-            working_size=size,
-            padded_size=padded,
-            clip=None if clip is None or request.strength >= 1.0 else _pad(clip.frames, padded),
-        )
-
-    def _encode_prompts(self, prompt: str, negative: str) -> tuple[Tensor, Tensor]:
+    def _encode_prompts(self, prompts: Sequence[str]) -> list[Tensor]:
         encoder = self.checkpoint.text_encoder
-        encoded = [encoder.encode([text]).to(self.device) for text in (prompt, negative)]
-        return encoded[0], encoded[1]
+        return [encoder.encode([text]).to(self.device) for text in prompts]
 
     def _words_left_out(self, request: GenerationRequest) -> Iterator[str]:
         for which, text in (
             ("prompt", request.prompt),
+            *((f"prompt from frame {frame}", text) for frame, text in request.prompt_schedule),
             ("negative prompt", request.negative_prompt),
         ):
             if unknown := self.checkpoint.text_encoder.unknown_words(text):
@@ -379,79 +480,60 @@ class TransferPipeline:
                 yield f"words of the {which} the text encoder left out: {left_out}"
 
     def _token_weights(
-        self,
-        conditions: _Conditions,
-        chunk: Chunk,
-        rule: str,
-        factors: Sequence[float] | None = None,
+        self, inputs: ChunkInputs, rule: str, factors: Sequence[float] | None = None
     ) -> Float[Tensor, "k n"]:
         """The weights of a chunk; at some of the steps, times a factor per control."""
-        maps = torch.from_numpy(conditions.maps.at_frames(list(chunk.frame_indices)).values)
+        maps = torch.from_numpy(inputs.maps.values)
         if factors is not None:
             maps = maps * torch.tensor(factors, dtype=maps.dtype)[:, None, None, None]
         info = self.checkpoint.info
         return token_weights(maps, info.strides, info.patch, rule).to(self.device)
 
     def _encode_controls(
-        self, conditions: _Conditions, chunk: Chunk, weights: Float[Tensor, "k n"]
+        self, inputs: ChunkInputs, weights: Float[Tensor, "k n"]
     ) -> dict[str, Tensor]:
-        frames = list(chunk.frame_indices)
         return {
             control.name: self.checkpoint.autoencoder.encode_control(
-                _to_video(control.picture[frames]).to(self.device)
+                _to_video(control.picture).to(self.device)
             )
             # A branch that acts nowhere in this chunk is not run, and needs no latents.
-            for control, weight in zip(conditions.controls, weights, strict=True)
+            for control, weight in zip(inputs.controls, weights, strict=True)
             if bool(weight.any())
         }
 
-    def _encode_clip(
-        self, conditions: _Conditions, chunk: Chunk
-    ) -> Float[Tensor, "1 c t hz wz"] | None:
+    def _encode_clip(self, inputs: ChunkInputs) -> Float[Tensor, "1 c t hz wz"] | None:
         """Clean latents of the input, where sampling is to start from it."""
-        if conditions.clip is None:
+        if inputs.clip is None:
             return None
-        video = _to_video(conditions.clip[list(chunk.frame_indices)])
-        return self.checkpoint.autoencoder.encode(video.to(self.device))
+        return self.checkpoint.autoencoder.encode(_to_video(inputs.clip).to(self.device))
 
-    def _encode_inherited(
-        self, pieces: list[UInt8[np.ndarray, "_ h w 3"]], chunk: Chunk
+    def _encode_given(
+        self, frames: UInt8[np.ndarray, "_ h w 3"] | None
     ) -> tuple[Tensor, int] | None:
-        if chunk.num_inherited == 0:
+        if frames is None:
             return None
-        # Chunks before the last are never padded, so the inherited frames are the last ones.
-        frames = pieces[-1][-chunk.num_inherited :]
         latents = self.checkpoint.autoencoder.encode(_to_video(frames).to(self.device))
-        return latents, latents.shape[2]
+        return latents, given_latents(len(frames), self.checkpoint.info.strides)
 
     # -------------------------------------------------------------------------- what predicts
 
     def _denoiser(
-        self,
-        text: Tensor,
-        negative: Tensor,
-        acting: _Acting,
-        inherited: tuple[Tensor, int] | None,
-        guidance_scale: float,
-        step_cache: float,
-        caches: list[StepCache],
+        self, run: Run, text: Tensor, acting: _Acting, inherited: tuple[Tensor, int] | None
     ) -> Denoiser:
-        prompts = [text] if guidance_scale == 1.0 else [text, negative]
+        prompts = [text] if run.guidance_scale == 1.0 else [text, run.negative]
         passes: list[Denoiser] = []
         for tokens in prompts:
             one: Denoiser = self.checkpoint.model.conditioned_on(
                 tokens, acting.latents, acting.weights, inherited
             )
-            if step_cache > 0.0:  # each pass remembers for itself
-                one = StepCache(one, step_cache)
-                caches.append(one)
+            if run.checked.request.step_cache > 0.0:  # each pass remembers for itself
+                one = StepCache(one, run.checked.request.step_cache)
+                run.caches.append(one)
             passes.append(one)
-        return Guided(passes[0], passes[1] if len(passes) > 1 else None, guidance_scale)
+        return Guided(passes[0], passes[1] if len(passes) > 1 else None, run.guidance_scale)
 
-    def _noise(
-        self, checked: CheckedRequest, chunk: Chunk, size: Size
-    ) -> Float[Tensor, "1 c t h w"]:
-        info, request = self.checkpoint.info, checked.request
+    def _noise(self, run: Run, chunk: Chunk) -> Float[Tensor, "1 c t h w"]:
+        info, request, size = self.checkpoint.info, run.checked.request, run.inputs.padded_size
         shape = (
             info.latent_channels,
             info.strides.latent_frames(chunk.num_frames),
@@ -482,38 +564,27 @@ class TransferPipeline:
     @contextmanager
     def _progress(self, total: int) -> Iterator[Any]:
         with tqdm(total=total, desc="denoise", unit="step", disable=not self.show_progress) as bar:
-            yield lambda _step: bar.update(1)
+            yield bar.update
 
-    def _record(
-        self,
-        checked: CheckedRequest,
-        conditions: _Conditions,
-        plan: tuple[Chunk, ...],
-        weights: list[Float[Tensor, "k _"]],
-        num_steps: int,
-        guidance_scale: float,
-        clock: _Clock,
-        metrics: Mapping[str, Any],
-        caches: Sequence[StepCache] = (),
-    ) -> GenerationRecord:
-        info, request = self.checkpoint.info, checked.request
+    def _record(self, run: Run) -> GenerationRecord:
+        checked, info, request = run.checked, self.checkpoint.info, run.checked.request
         resolved = replace(
-            request, num_inference_steps=num_steps, guidance_scale=float(guidance_scale)
+            request, num_inference_steps=run.num_steps, guidance_scale=float(run.guidance_scale)
         )
-        effective = torch.cat(weights, dim=1).cpu().numpy()
         notes = [*checked.warnings]
         # What checking has said of a file, reading it says again.
-        read = (f"control '{each.name}': {n}" for each in conditions.controls for n in each.notes)
-        notes += [note for note in dict.fromkeys(read) if note not in notes]
+        notes += [note for note in run.inputs.notes if note not in notes]
         notes += self._words_left_out(request)
-        if caches:
-            run, asked = (
-                sum(each.num_evaluations for each in caches),
-                sum(each.num_calls for each in caches),
+        if run.caches:
+            evaluated, asked = (
+                sum(each.num_evaluations for each in run.caches),
+                sum(each.num_calls for each in run.caches),
             )
             notes.append(
-                f"step cache {request.step_cache:g}: the network ran {run} of {asked} times"
+                f"step cache {request.step_cache:g}: the network ran {evaluated} of {asked} times"
             )
+        if run.num_resumed:
+            notes.append(f"resumed: {run.num_resumed} of {len(run.plan)} chunks were finished")
         if self.guardrail is not None:
             notes.append(f"guardrail: {self.guardrail.name}")
         elif info.is_published:
@@ -532,10 +603,10 @@ class TransferPipeline:
                 for each in checked.inputs
             ),
             input_size=checked.size,
-            working_size=conditions.working_size,
-            padded_size=conditions.padded_size,
+            working_size=run.inputs.working_size,
+            padded_size=run.inputs.padded_size,
             num_frames=checked.num_frames,
-            padded_frames=sum(chunk.num_padded for chunk in plan),
+            padded_frames=sum(chunk.num_padded for chunk in run.plan),
             rate=checked.rate,
             times=checked.times,
             chunks=tuple(
@@ -545,13 +616,12 @@ class TransferPipeline:
                     "stop": chunk.stop,
                     "num_inherited": chunk.num_inherited,
                     "num_padded": chunk.num_padded,
+                    "num_blended": chunk.num_blended,
+                    "is_anchored": int(chunk.is_anchored),
                 }
-                for chunk in plan
+                for chunk in run.plan
             ),
-            weights={
-                control.name: weight_summary(values)
-                for control, values in zip(conditions.controls, effective, strict=True)
-            },
+            weights=run.weights.summaries([each.name for each in run.inputs.controls]),
             seeds={
                 "seed": request.seed,
                 "episode": request.episode,
@@ -559,8 +629,8 @@ class TransferPipeline:
             },
             device=str(self.device),
             dtype=str(self.checkpoint.model.dtype).removeprefix("torch."),
-            timings_s=clock.seconds,
-            metrics=metrics,
+            timings_s=run.clock.seconds,
+            metrics={} if request.keep is None else {"kept_region": run.kept.values()},
             notes=tuple(notes),
         )
 
@@ -592,74 +662,47 @@ def _acting(
     return _Acting(latents={name: control_latents[name] for name in active}, weights=active)
 
 
-def _keep_region(
-    checked: CheckedRequest, made: UInt8[np.ndarray, "f h w 3"]
-) -> tuple[UInt8[np.ndarray, "f h w 3"], dict[str, float | None]]:
-    """Put the kept region of the input back, and say how much that is."""
-    request = checked.request
-    original = _read_video(checked, checked.size)
-    assert request.keep is not None
-    assert original is not None
-    segmentation = None
-    if isinstance(request.keep, Mapping):
-        seg = next(each for each in request.controls if each.name == "seg")
-        target = Target(
-            size=checked.size, num_frames=checked.num_frames, length_policy=checked.length_policy
-        )
-        segmentation = given_segmentation(seg, target)
-    mask = build_keep_mask(
-        request.keep,
-        num_frames=checked.num_frames,
-        size=checked.size,
-        segmentation=segmentation,
-        length_policy=checked.length_policy,
-    )
-    frames = keep_region(made, original.frames, mask)
-    return frames, kept_metrics(frames, original.frames, mask)
+class _Finish:
+    """From frames at the padded working size to the input's own, the kept region put back."""
 
+    def __init__(self, run: Run, guardrail: Guardrail | None) -> None:
+        self._run = run
+        self._guardrail = guardrail
+        self.num_frames = 0
+        keeps = run.checked.request.keep is not None
+        self._mask = keep_reader(run.checked) if keeps else None
+        self._original = video_reader(run.checked, run.checked.size) if keeps else None
 
-def _read_video(checked: CheckedRequest, size: Size) -> VideoClip | None:
-    """The clip at a size; None where the request has controls alone."""
-    request = checked.request
-    if request.video is None:
-        return None
-    if isinstance(request.video, np.ndarray):
-        # A picture is given without a time axis.
-        video = request.video[None] if request.video.ndim == 3 else request.video
-        frames, path = video[: request.max_frames], None
-    else:
-        clip = read_clip(
-            request.video,
-            max_frames=request.max_frames,
-            rate=request.rate,
-            size=size,
-        )
-        frames, path = clip.frames, clip.path
-    indices = match_length(
-        len(frames), checked.num_frames, checked.length_policy, where=f"video {path or 'array'}"
-    )
-    if len(frames) != checked.num_frames:
-        frames = frames[indices]
-    if request.flip_vertical:
-        frames = np.ascontiguousarray(frames[:, ::-1])
-    return VideoClip(
-        frames=resize_frames(frames, size, how="area"),
-        times=checked.times,
-        rate=checked.rate,
-        path=path,
-        is_still=checked.is_still,
-    )
-
-
-def _pad(frames: UInt8[np.ndarray, "f y x 3"], size: Size) -> UInt8[np.ndarray, "f h w 3"]:
-    if frames.shape[1:3] == (size.height, size.width):
+    def __call__(self, padded: UInt8[np.ndarray, "f y x 3"]) -> UInt8[np.ndarray, "f h w 3"]:
+        run = self._run
+        indices = range(self.num_frames, self.num_frames + len(padded))
+        with run.clock("resize"):
+            frames = to_input_size(padded, run.inputs.working_size, run.checked.size)
+        if self._mask is not None and self._original is not None:
+            with run.clock("keep"):
+                original = self._original.at_frames(indices)
+                mask = np.broadcast_to(self._mask.at_frames(indices), frames.shape[:3])
+                frames = keep_region(frames, original, mask)
+                run.kept.add(frames, original, mask)
+        if self._guardrail is not None:
+            with run.clock("guardrail"):
+                frames = self._guardrail.check_frames(frames)
+        self.num_frames += len(frames)
         return frames
-    rows = reflected_indices(frames.shape[1], size.height)
-    columns = reflected_indices(frames.shape[2], size.width)
-    return frames[:, list(rows)][:, :, list(columns)]
 
 
-def _uncrop(
+def _write_record_beside(written: Path, record: GenerationRecord, *, overwrite: bool) -> None:
+    record = replace(record, outputs={"clip": written.name})
+    beside = written.with_name(f"{written.name if written.is_dir() else written.stem}.json")
+    try:
+        write_record(beside, record, overwrite=overwrite)
+    except BaseException:
+        if not overwrite:  # its name was free: a clip without its record is not left behind
+            shutil.rmtree(written) if written.is_dir() else written.unlink()
+        raise
+
+
+def to_input_size(
     frames: UInt8[np.ndarray, "f y x 3"], working: Size, size: Size
 ) -> UInt8[np.ndarray, "f h w 3"]:
     """Cut the padding off and scale back to the input's size."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from cosmos_transfer.errors import ConfigError, TransferError, explain
 if TYPE_CHECKING:
     from cosmos_transfer.config import GenerateSettings
     from cosmos_transfer.inputs.validate import CheckedRequest
-    from cosmos_transfer.pipeline import GeneratedClip
+    from cosmos_transfer.pipeline import FinishedFrames
 
 KEYS = """\
 what goes in:
@@ -59,6 +59,19 @@ how it is made (unset: the checkpoint's own):
   resolution=native|input|N  working size: the checkpoint's, the input's, or N pixels short side
   length_policy=refuse|trim|hold|loop    where a control is shorter or longer than the video
   max_frames=N  rate=FPS
+
+long clips (made in chunks; each begins with the last frame of the one before):
+  chunk_frames=N             longest chunk; unset: the checkpoint's own
+  overlap=N  inherit=M       a chunk shares N frames with the one before, is given the first M of
+                             them and cross-fades the rest; overlap=0: chunks know nothing of
+                             each other
+  anchor=true                a chunk is given the clip's first frame as well (overlap=5 or more)
+  'prompt_schedule={40: "a foggy street"}'   another prompt from a frame on
+  output.resume=false        keep no finished chunks beside the clip. With them, which is the
+                             default, the same command in the same output.dir goes on where it was
+                             stopped
+  --preview                  write the frames into NAME.preview/ as they come
+
   model.checkpoint=NAME|FOLDER  model.device=auto|cpu|cuda  model.dtype=auto|float32|bfloat16
   model.prompt_cache=FOLDER  prompts encoded before by cosmos-transfer embed; no encoder is loaded
   model.tile=true  model.fp8=true  model.offload=group|stream    to make a large checkpoint fit;
@@ -114,6 +127,7 @@ def main(argv: Sequence[str]) -> int:
     from cosmos_transfer.config import GenerateSettings
     from cosmos_transfer.model.checkpoint import checkpoint_info
 
+    argv = ["output.preview=true" if each == "--preview" else each for each in argv]
     settings = compose("generate", argv, GenerateSettings)
     requests = build_requests(settings, argv)
     info = checkpoint_info(settings.model.checkpoint)
@@ -131,7 +145,6 @@ def main(argv: Sequence[str]) -> int:
 class Made:
     """One clip that was made, and where it and its record are."""
 
-    clip: GeneratedClip
     path: Path
 
     @property
@@ -208,15 +221,31 @@ def generate_all(
     made: list[Made] = []
     for name, each in ready:
         try:
-            clip = pipeline.generate(each)
-            path = clip.save(folder / name, overwrite=overwrite)
+            path = pipeline.write(
+                each,
+                folder / name,
+                overwrite=overwrite,
+                resume=settings.output.resume,
+                on_frames=_previewer(folder / f"{name}.preview")
+                if settings.output.preview
+                else None,
+            )
         except TransferError as error:
             if not is_batch:
                 raise
             print(f"{name}: {one_line(error)}", file=sys.stderr)
             continue
         print(path, flush=True)
-        made.append(Made(clip=clip, path=path))
+        made.append(Made(path=path))
     if made:
         (folder / "config.yaml").write_text(to_yaml(settings), encoding="utf-8")
     return Outcome(made=tuple(made), num_failed=len(checked) - len(made))
+
+
+def _previewer(folder: Path) -> Callable[[FinishedFrames], None]:
+    from cosmos_transfer.outputs.preview import write_preview
+
+    def on_frames(finished: FinishedFrames) -> None:
+        write_preview(folder, finished.frames, start=finished.start)
+
+    return on_frames

@@ -164,25 +164,22 @@ def plan_of(
     name: str, checked: CheckedRequest, info: CheckpointInfo, segmentations: LastSegmentation
 ) -> PlannedRequest:
     """What will be done for one request."""
-    from cosmos_transfer.long_video.plan import plan_chunks
+    from cosmos_transfer.long_video.plan import request_chunks
     from cosmos_transfer.shapes import Size, round_up
 
     request, size = checked.request, checked.working_size
     multiple = info.spatial_multiple
     scale = info.guidance_scale if request.guidance_scale is None else request.guidance_scale
-    chunks = plan_chunks(
-        checked.num_frames,
-        chunk_frames=info.native_frames,
-        overlap=min(1, info.native_frames - 1),
-        strides=info.strides,
+    chunks = request_chunks(
+        checked.num_frames, request, native_frames=info.native_frames, strides=info.strides
     )
     return PlannedRequest(
         name=name,
         checked=checked,
         weights=effective_weights(checked, segmentations),
         padded_size=Size(round_up(size.height, multiple), round_up(size.width, multiple)),
-        chunks=tuple(chunks),
-        chunk_frames=info.native_frames,
+        chunks=chunks,
+        chunk_frames=request.chunk_frames or info.native_frames,
         num_inference_steps=request.num_inference_steps or info.num_inference_steps,
         guidance_scale=scale,
         checkpoint=info.id,

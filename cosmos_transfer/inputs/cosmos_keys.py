@@ -52,9 +52,9 @@ _ELSEWHERE = {
 # Key: (values that change nothing, what to do instead).
 _NO_SEGMENTER = "Give the mask itself under mask (white applies the control)."
 _REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "num_input_frames": ((None, 1), "Chunks overlap as the checkpoint needs; leave it out."),
-    "num_conditional_frames": ((None, 1), "Chunks overlap as the checkpoint needs; leave it out."),
-    "num_video_frames_per_chunk": ((None,), "The checkpoint sets the chunk length; leave it out."),
+    "num_input_frames": ((None, 1), "Set overlap; 0 makes independent chunks."),
+    "num_conditional_frames": ((None, 1), "Set overlap; 0 makes independent chunks."),
+    "num_video_frames_per_chunk": ((None,), "Set chunk_frames."),
     "context_frame_index": ((None,), "Style pictures are not read; describe the look in prompt."),
     "image_context_path": ((None, ""), "Style pictures are not read; describe the look in prompt."),
     "guided_generation_mask": ((None, ""), "Set keep: that region of the input stays."),

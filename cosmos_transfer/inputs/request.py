@@ -197,6 +197,10 @@ class GenerationRequest:
     ``keep`` is the region of the input that stays, as a mask (white is kept), a map or a class
     rule; it is put back after decoding, at the input's own size. ``flip_vertical`` turns a video
     upright whose rows run from the bottom up; the output is upright.
+
+    ``chunk_frames``, ``overlap``, ``inherit`` and ``anchor`` say how a long clip is cut; see
+    :mod:`cosmos_transfer.long_video.plan`. ``prompt_schedule`` holds further prompts, each with the
+    frame from which it takes the place of the one before.
     """
 
     prompt: str
@@ -215,6 +219,11 @@ class GenerationRequest:
     length_policy: str = "refuse"
     weight_rule: str = "cap"
     max_frames: int | None = None
+    chunk_frames: int | None = None
+    overlap: int | None = None
+    inherit: int | None = None
+    anchor: bool = False
+    prompt_schedule: tuple[tuple[int, str], ...] = ()
     flip_vertical: bool = False
     rate: Fraction | None = None
     times: tuple[Fraction, ...] | None = None
@@ -278,6 +287,11 @@ class GenerationRequest:
         for key in ("seed", "episode", "variant"):
             _set(self, key, _integer(getattr(self, key), key, low=0, high=2**63 - 1))
         _check_bool(self.flip_vertical, "flip_vertical")
+        _check_bool(self.anchor, "anchor")
+        for key, low in (("chunk_frames", 1), ("overlap", 0), ("inherit", 0)):
+            if (value := getattr(self, key)) is not None:
+                _set(self, key, _integer(value, key, low=low))
+        _set(self, "prompt_schedule", _schedule(self.prompt_schedule))
         if self.max_frames is not None:
             _set(self, "max_frames", _integer(self.max_frames, "max_frames", low=1))
         _set(self, "resolution", _resolution(self.resolution))
@@ -290,6 +304,29 @@ class GenerationRequest:
             _set(self, "times", _times(self.times))
         if self.name is not None and (not isinstance(self.name, str) or not self.name.strip()):
             raise _wrong("name", "text", self.name, "Give the output a name, or leave it out.")
+
+
+def _schedule(value: Any) -> tuple[tuple[int, str], ...]:
+    """Pairs of a frame and a prompt, or a mapping of them, in order."""
+    where = "prompt_schedule"
+    pairs = list(value.items()) if isinstance(value, Mapping) else value
+    is_pairs = isinstance(pairs, list | tuple) and all(
+        isinstance(each, list | tuple) and len(each) == 2 for each in pairs
+    )
+    if not is_pairs:
+        raise _wrong(
+            where, "pairs of a frame and a prompt", value, 'Write [[40, "a snowy street"]].'
+        )
+    schedule = []
+    for frame, prompt in pairs:
+        number = int(frame) if isinstance(frame, str) and frame.isdecimal() else frame
+        _check_prompt(prompt, where)
+        schedule.append((_integer(number, f"{where}, frame", low=1), prompt))
+    if any(before >= after for (before, _), (after, _) in pairwise(schedule)):
+        raise _wrong(
+            where, "frames that increase", [frame for frame, _ in schedule], "Put them in order."
+        )
+    return tuple(schedule)
 
 
 def acting_steps(steps: tuple[float, float] | None, num_inference_steps: int) -> tuple[int, ...]:

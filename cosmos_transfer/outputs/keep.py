@@ -25,23 +25,41 @@ def keep_region(
     return kept
 
 
+class KeptMetrics:
+    """How much of a clip is kept, and how well, over its frames as they come."""
+
+    def __init__(self) -> None:
+        self._count = self._total = 0
+        self._squares = 0.0
+
+    def add(
+        self,
+        frames: UInt8[np.ndarray, "f h w 3"],
+        original: UInt8[np.ndarray, "f h w 3"],
+        mask: Float[np.ndarray, "f h w"],
+    ) -> None:
+        """Count some frames in."""
+        is_kept = mask >= KEPT
+        self._count += int(is_kept.sum())
+        self._total += mask.size
+        for frame, old, here in zip(frames, original, is_kept, strict=True):
+            self._squares += float(((frame[here].astype(np.float64) - old[here]) ** 2).sum())
+
+    def values(self) -> dict[str, float | None]:
+        """``share`` of the pixels that are kept, and over those the PSNR to the input in dB
+        (``psnr_db``), None where every byte is the input's or nothing is kept."""
+        psnr = None
+        if self._count and self._squares:
+            psnr = round(10.0 * float(np.log10(255.0**2 * 3 * self._count / self._squares)), 3)
+        return {"share": round(self._count / self._total, 6), "psnr_db": psnr}
+
+
 def kept_metrics(
     frames: UInt8[np.ndarray, "f h w 3"],
     original: UInt8[np.ndarray, "f h w 3"],
     mask: Float[np.ndarray, "f h w"],
 ) -> dict[str, float | None]:
-    """How much is kept, and how well.
-
-    Returns:
-        ``share`` of the pixels that are kept, and over those the PSNR to the input in dB
-        (``psnr_db``), None where every byte is the input's or nothing is kept.
-    """
-    is_kept = mask >= KEPT
-    count = int(is_kept.sum())
-    squares = 0.0
-    for frame, old, here in zip(frames, original, is_kept, strict=True):
-        squares += float(((frame[here].astype(np.float64) - old[here]) ** 2).sum())
-    psnr = None
-    if count and squares:
-        psnr = round(10.0 * float(np.log10(255.0**2 * 3 * count / squares)), 3)
-    return {"share": round(count / mask.size, 6), "psnr_db": psnr}
+    """:class:`KeptMetrics` of a whole clip."""
+    metrics = KeptMetrics()
+    metrics.add(frames, original, mask)
+    return metrics.values()

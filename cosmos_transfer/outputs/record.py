@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from fractions import Fraction
@@ -58,7 +58,7 @@ class GenerationRecord:
     chunks: tuple[Mapping[str, int], ...] = ()
     """The plan of a long clip: index, start, stop, num_inherited, num_padded."""
     weights: Mapping[str, Mapping[str, float | int]] = field(default_factory=dict)
-    """Per control the mean, least and greatest effective weight (:func:`weight_summary`)."""
+    """Per control the mean, least and greatest effective weight (:class:`WeightTotals`)."""
     seeds: Mapping[str, int] = field(default_factory=dict)
     device: str = "cpu"
     dtype: str = "float32"
@@ -71,13 +71,35 @@ class GenerationRecord:
     notes: tuple[str, ...] = ()
 
 
-def weight_summary(values: Float[np.ndarray, "..."]) -> dict[str, float]:
-    """Mean and range of one control's effective weights."""
-    return {
-        "mean": float(values.mean(dtype=np.float64)),
-        "min": float(values.min()),
-        "max": float(values.max()),
-    }
+def weight_totals(values: Float[np.ndarray, "k n"]) -> Float[np.ndarray, "k 4"]:
+    """Per control the sum, the least, the greatest and the number of some effective weights."""
+    exact = values.astype(np.float64)
+    count = np.full(len(exact), float(exact.shape[1]))
+    return np.stack([exact.sum(axis=1), exact.min(axis=1), exact.max(axis=1), count], axis=1)
+
+
+class WeightTotals:
+    """Mean and range of every control's effective weights, over chunks as they come."""
+
+    def __init__(self) -> None:
+        self._totals: np.ndarray | None = None
+
+    def add(self, totals: Float[np.ndarray, "k 4"]) -> None:
+        """Count in what :func:`weight_totals` says of a chunk."""
+        if self._totals is None:
+            self._totals = totals.copy()
+            return
+        self._totals[:, [0, 3]] += totals[:, [0, 3]]
+        self._totals[:, 1] = np.minimum(self._totals[:, 1], totals[:, 1])
+        self._totals[:, 2] = np.maximum(self._totals[:, 2], totals[:, 2])
+
+    def summaries(self, names: Sequence[str]) -> dict[str, dict[str, float]]:
+        """Mean, least and greatest by control; what the record keeps."""
+        rows = np.zeros((0, 4)) if self._totals is None else self._totals
+        return {
+            name: {"mean": float(total / count), "min": float(least), "max": float(most)}
+            for name, (total, least, most, count) in zip(names, rows, strict=True)
+        }
 
 
 def library_versions() -> dict[str, str]:

@@ -11,9 +11,10 @@ from cosmos_transfer.errors import MediaError, NumericsError
 from cosmos_transfer.inputs.request import request_from_mapping, request_to_mapping
 from cosmos_transfer.outputs.record import (
     GenerationRecord,
+    WeightTotals,
     library_versions,
     read_record,
-    weight_summary,
+    weight_totals,
     write_record,
 )
 from cosmos_transfer.shapes import Size
@@ -23,6 +24,9 @@ PROMPT = 'снег / "a:b"\n' + "x" * 300
 
 def a_record(**changes) -> GenerationRecord:
     request = request_from_mapping({"prompt": PROMPT, "video": "a.mp4", "edge": 0.5})
+    totals = WeightTotals()  # of two chunks of different length
+    totals.add(weight_totals(np.array([[0.25, 0.75, 0.5]], np.float32)))
+    totals.add(weight_totals(np.array([[0.5]], np.float32)))
     record = GenerationRecord(
         request=request_to_mapping(request),
         checkpoint={"id": "embedded", "sha256": {"transformer": "00"}},
@@ -35,7 +39,7 @@ def a_record(**changes) -> GenerationRecord:
         rate=Fraction(30000, 1001),
         times=(Fraction(0), Fraction(1001, 30000)),
         chunks=({"index": 0, "start": 0, "stop": 2},),
-        weights={"edge": weight_summary(np.array([0.25, 0.75], np.float32))},
+        weights=totals.summaries(["edge"]),
         seeds={"seed": 7, "episode": 0, "variant": 1},
         timings_s={"sampling": 1.5},
         metrics={"edge_f1": 0.5},
