@@ -192,6 +192,14 @@ class Manifest:
                 ),
             )
 
+    def give_back(self, row: Row) -> None:
+        """Let an item wait again that this process claimed."""
+        with self._transaction() as connection:
+            connection.execute(
+                "UPDATE items SET state = 'waiting', owner = NULL WHERE id = ? AND owner = ?",
+                (row.id, _this_process()),
+            )
+
     def release_abandoned(self) -> tuple[Row, ...]:
         """Let items wait again whose process is gone; returns them."""
         released: list[tuple[Any, ...]] = []
@@ -296,7 +304,7 @@ class Manifest:
         text = str(error)
         if "locked" in text or "busy" in text:
             do = "Another program holds it: end that one, then start this command again."
-        elif "full" in text or "No space" in text:
+        elif "full" in text or "No space" in text or "disk I/O" in text:
             do = "Make room on the disk, then start this command again: nothing done is lost."
         else:
             do = "Check the path; delete the file to begin the job anew."

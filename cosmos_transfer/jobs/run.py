@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import multiprocessing
 import os
 import shutil
@@ -36,6 +37,10 @@ class RefusedError(TransferError):
         self.metrics = dict(metrics)
 
 
+class FullDiskError(TransferError):
+    """There is no room to write: nothing is wrong with the item, and no other would fare better."""
+
+
 def run_job(
     manifest: Manifest,
     folder: Path,
@@ -65,6 +70,7 @@ def run_job(
 
     Raises:
         MediaError: The manifest cannot be used, or workers end before they begin.
+        FullDiskError: There is no room for an item; it waits again.
         TransferError: What ``build`` raised.
     """
     manifest.release_abandoned()
@@ -87,7 +93,11 @@ def work(
 ) -> bool:
     """Make items until nothing waits; returns whether it stopped at one that failed."""
     while (stopped is None or not stopped()) and (row := manifest.claim()) is not None:
-        made = make_item(row, folder, make)
+        try:
+            made = make_item(row, folder, make)
+        except FullDiskError:
+            manifest.give_back(row)
+            raise
         manifest.finish(
             row, made.state, metrics=made.metrics, outputs=made.outputs, error=made.error
         )
@@ -116,8 +126,11 @@ class Made:
 def make_item(row: Row, folder: Path, make: Make) -> Made:
     """Make one claimed item and move its files to their final names.
 
-    An error that belongs to the item (:class:`TransferError`, a full disk, a missing file) is its
-    outcome; any other is a bug and raised.
+    An error that belongs to the item (:class:`TransferError`, a missing file) is its outcome; any
+    other is a bug and raised.
+
+    Raises:
+        FullDiskError: There is no room for it.
     """
     unfinished = folder / WORK_DIR / str(row.id)
     try:
@@ -128,6 +141,15 @@ def make_item(row: Row, folder: Path, make: Make) -> Made:
     except RefusedError as refused:
         return Made(state="refused", metrics=refused.metrics, outputs=(), error=_one_line(refused))
     except (TransferError, OSError) as failure:
+        if _is_full_disk(failure):
+            raise FullDiskError(
+                explain(
+                    str(folder),
+                    expected="room on the disk",
+                    got=f"none while {row.name} was made",
+                    do="Make room, then start this command again: nothing done is lost.",
+                )
+            ) from failure
         return Made(state="failed", metrics={}, outputs=(), error=_one_line(failure))
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -276,6 +298,15 @@ def _work_in_process(
         raise SystemExit(1) from error
     except KeyboardInterrupt:
         raise SystemExit(130) from None
+
+
+def _is_full_disk(error: BaseException | None) -> bool:
+    """Whether an error, or what it came from, says that there is no room."""
+    while error is not None:
+        if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _one_line(error: BaseException) -> str:

@@ -1,99 +1,53 @@
 from __future__ import annotations
 
-import multiprocessing
+import errno
 import os
-import signal
 import sqlite3
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
+from benchmarks.killed_jobs import build_writer, kill_and_resume
 from cosmos_transfer.errors import ConfigError, MediaError
 from cosmos_transfer.jobs.accept import read_thresholds
 from cosmos_transfer.jobs.attempts import attempt_seed, until_accepted
 from cosmos_transfer.jobs.manifest import Item, Manifest, Row
-from cosmos_transfer.jobs.run import Make, RefusedError, run_job
+from cosmos_transfer.jobs.run import FullDiskError, RefusedError, run_job
 
 
 def items(count: int, **more: Any) -> list[Item]:
     return [Item(name=f"item-{i:02d}", payload={"i": i, **more}, seed=i) for i in range(count)]
 
 
-def build_writer(pause_s: float, log: str) -> Make:
-    """Writes each item slowly, in two halves, so that a kill can fall between them."""
+def test_killed_workers_lose_nothing_and_leave_no_half_files(tmp_path: Path) -> None:
+    told = kill_and_resume(tmp_path, num_items=12, kills=2, pause_s=0.05, seed=0)
+    assert told.kills == 2
+
+
+def test_a_full_disk_stops_the_job_and_nothing_is_lost(tmp_path: Path) -> None:
+    manifest = Manifest(tmp_path / "job.sqlite", create=True)
+    manifest.add(items(4))
+    writes = build_writer(0.0, str(tmp_path / "log.txt"))
+    room = [1]
 
     def make(row: Row, folder: Path) -> Mapping[str, Any]:
-        noise = np.random.default_rng(row.seed).bytes(2000)
-        with open(folder / f"{row.name}.bin", "wb") as file:
-            file.write(noise[:1000])
-            file.flush()
-            time.sleep(pause_s)
-            file.write(noise[1000:])
-        (folder / f"{row.name}.json").write_text("{}")
-        if row.payload.get("corrupt"):
-            raise MediaError(f"{row.name} is corrupt")
-        with open(log, "a") as file:
-            file.write(f"{row.name}\n")
-        return {"length": 2000}
+        if not room[0]:
+            (folder / f"{row.name}.bin").write_bytes(b"half")
+            try:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            except OSError as error:  # as the writer of clips reports it
+                raise MediaError(f"{row.name}: cannot be written") from error
+        room[0] -= 1
+        return writes(row, folder)
 
-    return make
-
-
-def run_two_workers(folder: Path, log: str, pause_s: float) -> None:
-    os.setsid()
-    run_job(Manifest(folder / "job.sqlite"), folder, build_writer, (pause_s, log), workers=2)
-
-
-def wait_for_group(group: int | None) -> None:
-    """Until every process of a killed group is gone: a kill takes a moment to arrive."""
-    assert group is not None
-    for _ in range(1000):
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            return
-        time.sleep(0.01)
-    raise AssertionError("a killed process lives")
-
-
-def kill_and_resume(folder: Path, *, count: int, kills: int, pause_s: float) -> None:
-    manifest = Manifest(folder / "job.sqlite", create=True)
-    manifest.add(items(count))
-    rng = np.random.default_rng(0)
-    context = multiprocessing.get_context("spawn")
-    log = str(folder / "log.txt")
-    for _ in range(kills):
-        process = context.Process(target=run_two_workers, args=(folder, log, pause_s))
-        process.start()
-        done = manifest.progress().counts["done"]
-        deadline = time.monotonic() + 60
-        while manifest.progress().counts["done"] <= done and process.is_alive():
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
-        time.sleep(float(rng.uniform(0, 2 * pause_s)))
-        if process.is_alive():
-            os.killpg(process.pid, signal.SIGKILL)
-        process.join()
-        wait_for_group(process.pid)
-        for path in folder.glob("item-*.bin"):
-            assert path.stat().st_size == 2000
-    time.sleep(0.1)
-    run_job(manifest, folder, build_writer, (0.0, log))
-    rows = manifest.rows()
-    assert [row.state for row in rows] == ["done"] * count
-    for row in rows:
-        expected = np.random.default_rng(row.seed).bytes(2000)
-        assert (folder / f"{row.name}.bin").read_bytes() == expected
-    assert len(list(folder.glob("item-*"))) == 2 * count
-    assert not list((folder / ".work").iterdir())
-
-
-def test_killed_workers_lose_nothing_and_leave_no_half_files(tmp_path: Path) -> None:
-    kill_and_resume(tmp_path, count=12, kills=2, pause_s=0.05)
+    with pytest.raises(FullDiskError, match=r"got none while item-01 was made\. Make room"):
+        run_job(manifest, tmp_path, lambda: make, keep_going=True)
+    assert [row.state for row in manifest.rows()] == ["done", "waiting", "waiting", "waiting"]
+    assert [path.name for path in tmp_path.glob("item-*.bin")] == ["item-00.bin"]
+    room[0] = 4
+    assert run_job(manifest, tmp_path, lambda: make).counts["done"] == 4
 
 
 def test_an_item_is_claimed_once(tmp_path: Path) -> None:
