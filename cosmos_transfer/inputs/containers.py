@@ -3,12 +3,14 @@
 A video that was cut short often decodes without a fault into a shorter clip. MP4 and MOV are boxes
 with a length each (ISO/IEC 14496-12; a ``sidx`` box also lists the lengths of the fragments that
 follow it), Matroska and WebM hold one segment with a length (RFC 8794, RFC 9559), AVI is RIFF
-chunks. A length of zero or "unknown" says nothing. A fragmented MP4 without a ``sidx`` that ends
-exactly between two fragments is a whole file as far as anybody can tell.
+chunks. A length of zero or "unknown" says nothing. A fragmented MP4 that ends exactly between two
+fragments is a whole file as far as anybody can tell, unless it has a ``sidx`` at its start or a
+``mfra`` at its end; :func:`is_open_ended` tells of those without.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -34,27 +36,43 @@ def declared_end(path: Path) -> int | None:
     return None
 
 
-def _end_of_boxes(file: BinaryIO, size: int) -> int:
-    at = end = 0
+def is_open_ended(path: Path) -> bool:
+    """Whether this is a fragmented MP4 in which nothing tells that its last fragment is there."""
+    with path.open("rb") as file:
+        if file.read(8)[4:] not in _BOXES:
+            return False
+        kinds = {kind for _, _, kind in _boxes(file, path.stat().st_size)}
+    return b"moof" in kinds and not kinds & {b"sidx", b"mfra"}
+
+
+def _boxes(file: BinaryIO, size: int) -> Iterator[tuple[int, int, bytes]]:
+    """Where each box starts and ends, and its kind; a length that says nothing ends the walk."""
+    at = 0
     for _ in range(_MAX_HEADERS):
         if at >= size:
-            break
+            return
         file.seek(at)
         head = file.read(16)
         length, kind = int.from_bytes(head[:4], "big"), head[4:8]
         if kind not in _BOXES and not (len(head) < 8 and any(head)):
-            break  # padding, or something that is no box
+            return  # padding, or something that is no box
         if length == 1:
             length = int.from_bytes(head[8:16], "big")
         if len(head) < 8 or 0 < length < 8:
-            end = max(end, at + 8)
-            break
+            yield at, at + 8, b""
+            return
         if length == 0:  # to the end of the file, wherever that is
-            break
-        end = max(end, at + length)
-        if kind == b"sidx":
-            end = max(end, _end_of_fragments(file, at, length))
+            return
+        yield at, at + length, kind
         at += length
+
+
+def _end_of_boxes(file: BinaryIO, size: int) -> int:
+    end = 0
+    for start, stop, kind in _boxes(file, size):
+        end = max(end, stop)
+        if kind == b"sidx":
+            end = max(end, _end_of_fragments(file, start, stop - start))
     return end
 
 

@@ -29,8 +29,9 @@ from safetensors.numpy import load_file
 
 from cosmos_transfer.errors import MediaError, explain
 from cosmos_transfer.inputs.colors import FrameColors
-from cosmos_transfer.inputs.containers import declared_end
+from cosmos_transfer.inputs.containers import declared_end, is_open_ended
 from cosmos_transfer.inputs.series import is_pattern, require_exists
+from cosmos_transfer.shapes import Size
 
 log = logging.getLogger(__name__)
 
@@ -276,7 +277,7 @@ class StreamInfo:
 
 @dataclass(slots=True, kw_only=True)
 class VideoFrame:
-    """One decoded frame: upright pixels (None where only its size was asked for) and its time."""
+    """One decoded frame: its upright size, its pixels if asked for, and its time."""
 
     height: int
     width: int
@@ -296,11 +297,15 @@ def stream_info(path: Path) -> StreamInfo:
         )
 
 
-def decode_video(path: Path, pixel_format: str | None) -> Iterator[VideoFrame]:
-    """Decode the first video stream frame by frame.
+def decode_video(
+    path: Path, pixel_format: str | None, *, size: Size | None = None
+) -> Iterator[VideoFrame]:
+    """Decode the first video stream frame by frame, in the caller's own thread.
 
     ``pixel_format`` is FFmpeg's name for the wanted layout ("rgb24", "gray", "gray16le", "rgba"),
-    or None to decode without converting.
+    or None to decode without converting. ``size`` scales the upright frame to it by area means
+    where that is quicker before it becomes RGB (``colors.FrameColors.convert``); other frames come
+    at their own size. A frame's ``height`` and ``width`` are its own, upright.
     """
     num_corrupt = 0
     try:
@@ -308,8 +313,9 @@ def decode_video(path: Path, pixel_format: str | None) -> Iterator[VideoFrame]:
             stream = _video_stream(path, container)
             _check_whole(path, stream)
             # Decoding whole frames in parallel swallows errors: a damaged clip would come back
-            # shorter without a word.
+            # shorter without a word. Work on the frames is what runs in parallel (parallel.py).
             stream.thread_type = "SLICE"
+            stream.codec_context.thread_count = 1
             aspect = stream.codec_context.sample_aspect_ratio
             if aspect and aspect != 1:
                 log.warning(
@@ -319,13 +325,14 @@ def decode_video(path: Path, pixel_format: str | None) -> Iterator[VideoFrame]:
             for frame in container.decode(stream):
                 num_corrupt += bool(frame.is_corrupt)
                 turn = _upright(path, frame)
-                pixels = None
+                swaps = _swaps_axes(frame)
                 height, width = frame.height, frame.width
-                if pixel_format is not None:
-                    pixels = turn(colors.convert(frame, pixel_format))
-                    height, width = pixels.shape[:2]
-                elif _swaps_axes(frame):
+                if swaps:
                     height, width = width, height
+                pixels = None
+                if pixel_format is not None:
+                    stored = Size(size.width, size.height) if size and swaps else size
+                    pixels = turn(colors.convert(frame, pixel_format, stored))
                 seconds = None
                 if frame.pts is not None and frame.time_base is not None:
                     seconds = frame.pts * frame.time_base
@@ -361,6 +368,11 @@ def _check_whole(path: Path, stream: Any) -> None:
                 got=f"one that ends at byte {size:,}",
                 do="Copy or download it again.",
             )
+        )
+    if is_open_ended(path):
+        log.warning(
+            "%s: in fragments, without an index; whether the last ones are missing cannot be told",
+            path,
         )
 
 

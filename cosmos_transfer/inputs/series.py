@@ -1,19 +1,24 @@
 """Numbered files: one file a frame, ordered by frame number, gaps refused.
 
 Names are read as text around one counting number: ``rgb_0007.png``, ``frame-000123.png``,
-``16.png``. Numbers may start anywhere. A glob (``folder/rgb_*.png``) picks one series out of a
-folder that holds several.
+``16.png``. Numbers may start anywhere, and may go up in equal steps (CARLA numbers the frames of
+the simulation, and a slower sensor sees every tenth): those are no gaps, and are told. A glob
+(``folder/rgb_*.png``) picks one series out of a folder that holds several.
 """
 
 from __future__ import annotations
 
 import difflib
+import logging
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from cosmos_transfer.errors import MediaError, explain
+
+log = logging.getLogger(__name__)
 
 _NUMBER = re.compile(r"\d+")
 _SHOWN = 5
@@ -21,10 +26,11 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """Files in frame order; ``numbers`` are consecutive, or empty where names carry none."""
+    """Files in frame order; ``numbers`` go up by ``step``, or are empty where names carry none."""
 
     files: tuple[Path, ...]
     numbers: tuple[int, ...]
+    step: int = 1
 
 
 def is_pattern(path: Path) -> bool:
@@ -118,7 +124,16 @@ def _ordered(path: Path, files: list[Path]) -> Series:
             )
         numbered[number] = file
     numbers = sorted(numbered)
-    missing = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
+    step = _step(numbers)
+    if step > 1:
+        log.warning(
+            "%s: frames are numbered in steps of %d, from %d to %d; they are taken as they come",
+            path,
+            step,
+            numbers[0],
+            numbers[-1],
+        )
+    missing = sorted(set(range(numbers[0], numbers[-1] + 1, step)) - set(numbers))
     if missing:
         shown = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if missing[_SHOWN:] else "")
         raise MediaError(
@@ -129,7 +144,13 @@ def _ordered(path: Path, files: list[Path]) -> Series:
                 do="Add the missing frames, or number the files consecutively.",
             )
         )
-    return Series(files=tuple(numbered[n] for n in numbers), numbers=tuple(numbers))
+    return Series(files=tuple(numbered[n] for n in numbers), numbers=tuple(numbers), step=step)
+
+
+def _step(numbers: list[int]) -> int:
+    """By how much the numbers go up; 1 where they do not all go up by the same, or are only two."""
+    steps = {b - a for a, b in pairwise(numbers)}
+    return steps.pop() if len(steps) == 1 and len(numbers) > 2 else 1
 
 
 def _counting_slot(found: list[list[re.Match[str]]]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import islice, pairwise
@@ -162,7 +162,10 @@ def read_clip(
     path = Path(path)
     kind = media_kind(path)
     seconds: list[Fraction | None] = []
-    frames = _stack(path, islice(_each_frame(path, kind, seconds), max_frames), size)
+    kept = list(islice(_each_frame(path, kind, seconds, size), max_frames))
+    if not kept:
+        raise no_frames(path)
+    frames = np.stack(kept)
     times: Sequence[Fraction] | None = None
     clock: Fraction | None = None
     if kind == "folder":
@@ -202,12 +205,11 @@ def stream_frames(
         ShapeError: Frames of different sizes, or an array of another shape.
     """
     path = Path(path)
-    frames = _alike(path, _each_frame(path, media_kind(path), []))
+    frames = _each_frame(path, media_kind(path), [], size)
     is_empty = True
     while block := list(islice(frames, block_frames)):
         is_empty = False
-        stacked = np.stack(block)
-        yield stacked if size is None else resize_frames(stacked, size, how="area")
+        yield np.stack(block)
     if is_empty:
         raise no_frames(path)
 
@@ -289,43 +291,47 @@ def _pictures_of(path: Path) -> tuple[Path, ...]:
 
 
 def _each_frame(
-    path: Path, kind: MediaKind, seconds: list[Fraction | None]
+    path: Path, kind: MediaKind, seconds: list[Fraction | None], size: Size | None
 ) -> Iterator[UInt8[np.ndarray, "h w 3"]]:
-    """Frame after frame of whatever the path holds; times, where it has them, are appended."""
-    if kind == "array":
-        yield from _array_frames(path, read_array(path, mapped=True))
-    elif kind == "folder":
-        yield from map(read_still, _pictures_of(path))
-    elif kind == "image":
-        for pixels, time in picture_frames(path, "RGB"):
-            seconds.append(time)
-            yield pixels
-    else:
-        for frame in decode_video(path, "rgb24"):
+    """Frame after frame, scaled to ``size``; one of another size than the first is refused.
+
+    Times, where the path holds them, are appended to ``seconds``.
+    """
+    first: Size | None = None
+    for index, (own, pixels) in enumerate(_frames_and_sizes(path, kind, seconds, size)):
+        first = first or own
+        if own != first:
+            raise _uneven(path, first, own, index)
+        yield pixels if size is None else resize_frames(pixels[None], size, how="area")[0]
+
+
+def _frames_and_sizes(
+    path: Path, kind: MediaKind, seconds: list[Fraction | None], size: Size | None
+) -> Iterator[tuple[Size, UInt8[np.ndarray, "h w 3"]]]:
+    """Every frame's own size and its pixels; a video's may already be scaled to ``size``."""
+    if kind == "video":
+        for frame in decode_video(path, "rgb24", size=size):
             seconds.append(frame.seconds)
             assert frame.pixels is not None
-            yield frame.pixels
+            yield Size(frame.height, frame.width), frame.pixels
+        return
+    frames: Iterable[Array]
+    if kind == "array":
+        frames = _array_frames(path, read_array(path, mapped=True))
+    elif kind == "folder":
+        frames = map(read_still, _pictures_of(path))
+    else:
+        frames = _timed(picture_frames(path, "RGB"), seconds)
+    for pixels in frames:
+        yield Size(*pixels.shape[:2]), pixels
 
 
-def _alike(path: Path, frames: Iterator[Array]) -> Iterator[Array]:
-    """The frames; one of another size than the first is refused."""
-    shape: tuple[int, ...] = ()
-    for index, frame in enumerate(frames):
-        shape = shape or frame.shape
-        if frame.shape != shape:
-            raise _uneven(path, Size(*shape[:2]), Size(*frame.shape[:2]), index)
-        yield frame
-
-
-def _stack(path: Path, frames: Iterator[Array], size: Size | None) -> Array:
-    """Frames in one array, scaled to ``size``; a second size or no frame at all is refused."""
-    kept = [
-        frame if size is None else resize_frames(frame[None], size, how="area")[0]
-        for frame in _alike(path, frames)
-    ]
-    if not kept:
-        raise no_frames(path)
-    return np.stack(kept)
+def _timed(
+    frames: Iterator[tuple[Array, Fraction]], seconds: list[Fraction | None]
+) -> Iterator[Array]:
+    for pixels, time in frames:
+        seconds.append(time)
+        yield pixels
 
 
 def _same_size(path: Path, sizes: Iterator[Size]) -> Size:

@@ -27,7 +27,7 @@ from pathlib import Path
 from cosmos_transfer.errors import ConfigError, MediaError, explain
 from cosmos_transfer.inputs.series import require_exists
 from cosmos_transfer.inputs.simulators import carla, isaac, mujoco, plain, timestamps
-from cosmos_transfer.inputs.simulators.scene import SimulatorScene
+from cosmos_transfer.inputs.simulators.scene import SimulatorScene, check_numbers
 
 __all__ = ["TOOLS", "SimulatorScene", "open_scene"]
 
@@ -50,7 +50,8 @@ def open_scene(path: str | Path, *, tool: str | None = None) -> SimulatorScene:
         tool: One of :data:`TOOLS`, where the layout does not tell.
 
     Raises:
-        MediaError: Nothing is there, or nothing that any of the tools writes.
+        MediaError: Nothing is there, or nothing that any of the tools writes, or pictures and
+            controls that are not of the same frames.
         ConfigError: An unknown tool, or settings beside the recording that cannot be read.
     """
     path = Path(path)
@@ -65,10 +66,10 @@ def open_scene(path: str | Path, *, tool: str | None = None) -> SimulatorScene:
                     do="Leave it out to have the layout recognised.",
                 )
             )
-        return _READERS[tool][1](path)
+        return check_numbers(_READERS[tool][1](path))
     for recognises, read in _READERS.values():
         if recognises(path):
-            return read(path)
+            return check_numbers(read(path))
     inner = [each for each in _folders(path) if any(known(each) for known, _ in _READERS.values())]
     if len(inner) == 1:
         return open_scene(inner[0])

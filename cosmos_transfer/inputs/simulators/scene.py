@@ -10,12 +10,15 @@ from typing import Any
 
 import numpy as np
 
+from cosmos_transfer.errors import MediaError, explain
 from cosmos_transfer.inputs.depth import DepthClip, depth_from_array, read_depth
+from cosmos_transfer.inputs.media import ARRAY_SUFFIXES, IMAGE_SUFFIXES
 from cosmos_transfer.inputs.segmentation import (
     SegmentationClip,
     read_segmentation,
     segmentation_from_array,
 )
+from cosmos_transfer.inputs.series import Series, is_pattern, list_series
 from cosmos_transfer.inputs.video import DEFAULT_RATE, VideoClip, read_clip, uniform_times
 
 
@@ -86,6 +89,42 @@ class SimulatorScene:
             )
         clip = read_segmentation(given["path"], labels=given.get("labels"))
         return replace(clip, ids=clip.ids[:, ::-1]) if given.get("flip_vertical") else clip
+
+
+def check_numbers(scene: SimulatorScene) -> SimulatorScene:
+    """The scene, if its folders hold the same frames of the recording by their numbers.
+
+    Frames belong together by number, not by their place in a list. How many there are is checked
+    with everything else (``length_policy``).
+
+    Raises:
+        MediaError: One folder begins at another number than the clip's, or goes in other steps.
+    """
+    parts = [scene.video, *(scene.controls[name].get("path") for name in sorted(scene.controls))]
+    first: tuple[Path, Series] | None = None
+    for part in parts:
+        if not isinstance(part, Path) or not (part.is_dir() or is_pattern(part)):
+            continue
+        series = list_series(part, (*IMAGE_SUFFIXES, *ARRAY_SUFFIXES), what="frames")
+        if not series.numbers:
+            continue
+        if first is None:
+            first = (part, series)
+        elif (series.numbers[0], series.step) != (first[1].numbers[0], first[1].step):
+            raise MediaError(
+                explain(
+                    str(part),
+                    expected=f"the frames of {first[0]}: {_shown(first[1])}",
+                    got=_shown(series),
+                    do="Remove the frames that only one of them has, or number them alike.",
+                )
+            )
+    return scene
+
+
+def _shown(series: Series) -> str:
+    steps = f" in steps of {series.step}" if series.step > 1 else ""
+    return f"{series.numbers[0]} to {series.numbers[-1]}{steps}"
 
 
 def first_that_exists(folder: Path, *names: str) -> Path | None:

@@ -8,6 +8,8 @@ import pytest
 from av.video.reformatter import ColorRange, Interpolation
 
 from cosmos_transfer.inputs.colors import FrameColors
+from cosmos_transfer.inputs.video import resize_frames
+from cosmos_transfer.shapes import Size
 from tests.unit.inputs.media_files import smooth_frames
 
 EXACT = (
@@ -21,7 +23,8 @@ SATURATED = np.random.default_rng(0).integers(0, 2, (37, 53, 3), dtype=np.uint8)
 
 def encoded(pixels: np.ndarray, pixel_format: str, color_space: int) -> Any:
     frame = av.VideoFrame.from_ndarray(np.ascontiguousarray(pixels), format="rgb24")
-    frame = frame.reformat(format=pixel_format, interpolation=EXACT)
+    space = None if color_space == 2 else color_space
+    frame = frame.reformat(format=pixel_format, interpolation=EXACT, dst_colorspace=space)
     frame.colorspace = color_space
     return frame
 
@@ -40,6 +43,52 @@ def test_the_short_way_is_ffmpegs_exact_way(pixel_format, size, color_space):
         if difference.size > 1000:
             assert np.mean(difference != 0) < 0.03
             assert abs(difference.mean()) < 0.02
+
+
+def averaged(pixels: np.ndarray, size: Size) -> np.ndarray:
+    return resize_frames(pixels[None], size, how="area")[0]
+
+
+@pytest.mark.parametrize("color_space", [1, 2, 6], ids=["bt709", "unsaid", "bt601"])
+@pytest.mark.parametrize(
+    "pixel_format", ["yuv420p", "yuv422p", "yuv444p", "yuv420p10le", "yuvj420p"]
+)
+def test_planes_averaged_first_are_nearer_to_the_mean_of_what_was_encoded(
+    pixel_format, color_space
+):
+    """Where colours change along sharp borders; elsewhere they are the mean of the frame's RGB."""
+    size = Size(36, 49)
+    blocks = SATURATED[:24, :32].repeat(4, axis=0).repeat(4, axis=1)
+    for pixels, is_smooth in ((smooth_frames(1, 96, 128)[0], True), (blocks, False)):
+        frame = encoded(pixels, pixel_format, color_space)
+        ours = FrameColors().convert(frame, "rgb24", size).astype(int)
+        after = averaged(FrameColors().convert(frame, "rgb24"), size)
+        wanted = averaged(pixels, size)
+        if is_smooth or "444" in pixel_format:
+            assert np.abs(ours - after).max() <= 1
+            assert abs(np.mean(ours - after)) < 0.1
+        else:
+            assert rms(ours - wanted) < 0.5 * rms(after.astype(int) - wanted)
+
+
+def rms(difference: np.ndarray) -> float:
+    return float(np.sqrt(np.mean(np.square(difference, dtype=float))))
+
+
+@pytest.mark.parametrize(
+    ("pixel_format", "shape", "size"),
+    [
+        ("yuv420p", (96, 128), Size(49, 60)),  # a colour plane would have to grow
+        ("yuv420p", (95, 128), Size(36, 49)),  # the colour planes reach beyond the frame
+        ("yuv444p", (96, 128), Size(96, 128)),
+        ("gbrp", (96, 128), Size(36, 49)),
+    ],
+)
+def test_frames_not_worth_averaging_first_come_at_their_own_size(pixel_format, shape, size):
+    frame = encoded(smooth_frames(1, *shape)[0], pixel_format, 1)
+    np.testing.assert_array_equal(
+        FrameColors().convert(frame, "rgb24", size), FrameColors().convert(frame, "rgb24")
+    )
 
 
 def test_one_converter_serves_frames_of_many_kinds():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cosmos_transfer.errors import MediaError
-from cosmos_transfer.inputs.containers import declared_end
+from cosmos_transfer.inputs.containers import declared_end, is_open_ended
 from cosmos_transfer.inputs.video import probe_clip
 
 NOISE = np.random.default_rng(0).integers(0, 256, (12, 32, 48, 3), dtype=np.uint8)
@@ -68,10 +68,25 @@ def test_fragments_with_an_index_are_missed_when_they_are_gone(tmp_path):
             probe_clip(path)
 
 
+def test_a_file_that_may_have_lost_its_last_fragments_says_so(tmp_path, caplog):
+    """Without an index the cut cannot be told; then that is told."""
+    path = write(tmp_path / "a.mp4", "frag_keyframe+empty_moov")
+    assert not is_open_ended(path)
+    probe_clip(path)
+    assert caplog.messages == []
+    content = path.read_bytes()
+    for start in [*_places(content, b"moof")[1:], content.index(b"mfra")]:
+        path.write_bytes(content[: start - 4])
+        caplog.clear()
+        assert 0 < probe_clip(path).num_frames <= len(NOISE)
+        assert "whether the last ones are missing cannot be told" in caplog.text
+
+
 @pytest.mark.parametrize("content", [b"", b"\0" * 64, b"no media", b"\x1a\x45\xdf\xa3"])
 def test_what_says_nothing_is_not_judged(tmp_path, content):
     (tmp_path / "a").write_bytes(content)
     assert declared_end(tmp_path / "a") is None
+    assert not is_open_ended(tmp_path / "a")
 
 
 def _places(content: bytes, kind: bytes) -> list[int]:

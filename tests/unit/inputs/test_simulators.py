@@ -156,6 +156,42 @@ def test_carla(tmp_path: Path) -> None:
     assert {name.lower() for name in seen(seg)} != {"car"}
 
 
+def strided_carla(root: Path, *, step: int, depth_start: int = 100) -> Path:
+    """Sensors that see every ``step``-th tick of a world of 20 ticks a second."""
+    name = "{:08d}.png"
+    for folder, start in (("rgb", 100), ("depth", depth_start), ("semantic_segmentation", 100)):
+        (root / folder).mkdir(parents=True)
+        for index, frame in enumerate(rgb_frames()):
+            Image.fromarray(frame).save(root / folder / name.format(start + step * index))
+    (root / "scene.json").write_text(json.dumps({"fixed_delta_seconds": 0.05}))
+    return root
+
+
+def test_carlas_frames_may_go_in_steps_of_several_ticks(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene = open_scene(strided_carla(tmp_path, step=2))
+    assert scene.rate == 10
+    clip = scene.clip()
+    assert clip is not None
+    np.testing.assert_array_equal(clip.frames, rgb_frames())
+    assert clip.times == (0, Fraction(1, 10), Fraction(2, 10))
+    assert "in steps of 2, from 100 to 104" in caplog.text
+
+
+def test_folders_of_other_frames_of_a_recording_are_refused(tmp_path: Path) -> None:
+    """Each is without gaps; the depth is that of the frame after."""
+    with pytest.raises(MediaError, match=r"100 to 104 in steps of 2, got 102 to 106"):
+        open_scene(strided_carla(tmp_path / "late", step=2, depth_start=102))
+    plain = tmp_path / "plain"
+    write_pictures(plain / "rgb", rgb_frames())
+    for index, depth in enumerate(metres()):
+        (plain / "depth").mkdir(exist_ok=True)
+        np.save(plain / "depth" / f"{index + 1:06d}.npy", depth)
+    with pytest.raises(MediaError, match=r"0 to 2, got 1 to 3"):
+        open_scene(plain)
+
+
 def mujoco_arrays() -> dict[str, np.ndarray]:
     segmentation = np.full((FRAMES, HEIGHT, WIDTH, 2), -1, np.int32)
     segmentation[:, :, 4:8] = (0, GEOM)

@@ -13,10 +13,15 @@ from PIL import Image
 
 from cosmos_transfer.controls.edge import extract_edge
 from cosmos_transfer.errors import MediaError, ShapeError
-from cosmos_transfer.inputs.video import probe_clip, read_clip, stream_frames
+from cosmos_transfer.inputs.video import probe_clip, read_clip, resize_frames, stream_frames
 from cosmos_transfer.outputs.writer import write_blocks
 from cosmos_transfer.shapes import Size
-from tests.unit.inputs.media_files import smooth_frames, write_pictures, write_video
+from tests.unit.inputs.media_files import (
+    smooth_frames,
+    tag_display_matrix,
+    write_pictures,
+    write_video,
+)
 
 FRAMES = smooth_frames(11, 24, 32)
 
@@ -55,6 +60,27 @@ def test_blocks_are_the_clip(
     blocks = list(stream_frames(path, size=size, block_frames=4))
     assert [len(block) for block in blocks] == [4, 4, 3]
     np.testing.assert_array_equal(np.concatenate(blocks), read_clip(path, size=size).frames)
+
+
+@pytest.mark.parametrize("matrix", [(1, 0, 0, 1), (0, 1, -1, 0), (-1, 0, 0, -1), (0, -1, 1, 0)])
+def test_scaling_while_reading_is_scaling_what_is_read(
+    tmp_path: Path, matrix: tuple[int, int, int, int]
+) -> None:
+    path = write_video(tmp_path / "clip.mp4", smooth_frames(3, 64, 96))
+    tag_display_matrix(path, *matrix)
+    whole = read_clip(path).frames
+    size = Size(21, 28) if whole.shape[1] < whole.shape[2] else Size(28, 21)
+    scaled = read_clip(path, size=size).frames.astype(int)
+    assert np.abs(scaled - resize_frames(whole, size, how="area")).max() <= 3
+
+
+@pytest.mark.parametrize("size", [None, Size(8, 8)])
+def test_a_video_that_changes_its_size_is_refused(tmp_path: Path, size: Size | None) -> None:
+    path = tmp_path / "clip.ts"
+    parts = [write_video(tmp_path / f"{n}.ts", smooth_frames(4, n, 48)) for n in (32, 64)]
+    path.write_bytes(b"".join(part.read_bytes() for part in parts))
+    with pytest.raises(ShapeError, match="48x64 at frame 4"):
+        read_clip(path, size=size)
 
 
 def test_a_frame_of_another_size_is_refused_where_it_comes(tmp_path: Path) -> None:

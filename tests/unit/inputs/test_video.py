@@ -68,7 +68,13 @@ def test_scaling_while_reading_is_scaling_afterwards(tmp_path, kind):
     whole, scaled = read_clip(path), read_clip(path, size=Size(9, 12))
     expected = resize_frames(whole.frames, Size(9, 12), how="area")
     assert expected.shape[1:] == (9, 12, 3)
-    assert np.array_equal(scaled.frames, expected)
+    if kind == "video":  # its planes are averaged before they become RGB: inputs/colors.py
+        original = resize_frames(frames, Size(9, 12), how="area").astype(int)
+        error, after = (np.abs(each - original) for each in (scaled.frames, expected))
+        assert error.mean() < after.mean()
+        assert error.max() <= 4
+    else:
+        assert np.array_equal(scaled.frames, expected)
     assert (scaled.times, scaled.rate, scaled.is_still) == (whole.times, whole.rate, whole.is_still)
 
 
@@ -225,6 +231,17 @@ def test_missing_frames_are_named(tmp_path):
     (tmp_path / "frame_0018.png").unlink()
     (tmp_path / "frame_0019.png").unlink()
     with pytest.raises(MediaError, match=r"from 16 to 21, got 4 files with 2 missing \(18, 19\)"):
+        read_clip(tmp_path)
+
+
+def test_equal_steps_of_numbers_are_no_gaps_and_are_told(tmp_path, caplog):
+    frames = numbered_frames(4)
+    for index, pixels in enumerate(frames):
+        Image.fromarray(pixels).save(tmp_path / f"{5 * index + 3:04d}.png")
+    assert (read_clip(tmp_path).frames == frames).all()
+    assert "in steps of 5, from 3 to 18" in caplog.text
+    (tmp_path / "0008.png").unlink()
+    with pytest.raises(MediaError, match=r"from 3 to 18, got 3 files with 13 missing"):
         read_clip(tmp_path)
 
 
