@@ -105,6 +105,21 @@ class ModelSettings:
 
 
 @dataclass(slots=True, kw_only=True)
+class ParallelSettings:
+    """How several processes share one clip; unset axes are chosen."""
+
+    guidance: int | None = None  # the two passes of guidance
+    control: int | None = None  # branches of the controls
+    ring: int | None = None  # tokens, keys and values going round
+    ulysses: int | None = None  # tokens, exchanged for heads
+
+    def given(self) -> dict[str, int]:
+        """The axes that were set."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+@dataclass(slots=True, kw_only=True)
 class OutputSettings:
     """Where results go, and how they are stored."""
 
@@ -141,6 +156,8 @@ class GenerateSettings:
     episode: int = 0
     variant: int = 0
     variants: int = 1  # this many clips of one request: variant, variant + 1, ...
+    shard: int = 0  # batch: which of the shards; a shard is every shards-th clip
+    shards: int = 1  # batch: parts that the list of clips is cut into
     resolution: Any = "native"  # native, input, or the short side in pixels
     length_policy: str = "refuse"  # refuse, trim, hold, loop
     weight_rule: str = "cap"  # cap, always, none
@@ -155,6 +172,7 @@ class GenerateSettings:
     name: str | None = None
     model: ModelSettings = field(default_factory=ModelSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
+    parallel: ParallelSettings = field(default_factory=ParallelSettings)  # under torchrun
     dry_run: bool = False  # validate, print the plan and the settings, stop
 
     def __post_init__(self) -> None:
@@ -187,6 +205,15 @@ class GenerateSettings:
                         do=f"Drop {given[-1]}.",
                     )
                 )
+        if not 0 <= self.shard < self.shards:
+            raise ConfigError(
+                explain(
+                    "shard",
+                    expected=f"0 to shards - 1, which is {self.shards - 1}",
+                    got=str(self.shard),
+                    do="Write -m 'shard=range(8)' shards=8 for eight parts.",
+                )
+            )
         if self.variants < 1:
             raise ConfigError(
                 explain(

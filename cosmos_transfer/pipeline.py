@@ -11,7 +11,7 @@ import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -58,6 +58,10 @@ from cosmos_transfer.outputs.record import (
     write_record,
 )
 from cosmos_transfer.outputs.writer import check_destination, write_blocks, write_clip
+from cosmos_transfer.parallel.apply import divide, parallel_facts, share_arrays
+from cosmos_transfer.parallel.guidance import OwnPass
+from cosmos_transfer.parallel.job import Job
+from cosmos_transfer.parallel.mesh import MeshShape, check_mesh, choose_mesh
 from cosmos_transfer.shapes import Size
 from cosmos_transfer.weights.fusion import token_weights
 
@@ -159,6 +163,7 @@ class TransferPipeline:
         self.show_progress = show_progress
         self.estimators = estimators
         self.guardrail = guardrail
+        self.job: Job | None = None
 
     @classmethod
     def from_pretrained(
@@ -216,6 +221,40 @@ class TransferPipeline:
             estimators=estimators,
             guardrail=guard,
         )
+
+    def divide(self, job: Job) -> None:
+        """Share every clip from now on with the other processes of a job.
+
+        All of them must be given the same requests; the first writes and speaks.
+        """
+        divide(self.checkpoint.model, job, self.device)
+        self.job = job
+
+    def choose_mesh(
+        self,
+        requests: Sequence[GenerationRequest],
+        num_processes: int,
+        asked: Mapping[str, int] | None = None,
+    ) -> MeshShape:
+        """The mesh for some requests: as asked, or one that all of them can use.
+
+        Args:
+            requests: What will be made.
+            num_processes: How many processes there are.
+            asked: Processes by axis; axes left out are 1. Nothing: all are chosen.
+
+        Raises:
+            ConfigError: No such mesh; shows the equation with its numbers.
+        """
+        scale = self.checkpoint.info.guidance_scale
+        facts = parallel_facts(
+            self.checkpoint.model,
+            min(len(each.controls) for each in requests),
+            is_guided=all((each.guidance_scale or scale) != 1.0 for each in requests),
+        )
+        if not asked:
+            return choose_mesh(num_processes, facts)
+        return check_mesh(MeshShape(**asked), num_processes, facts)
 
     def __call__(
         self,
@@ -296,7 +335,8 @@ class TransferPipeline:
         codec = checked.request.output_codec
         check_destination(path, codec=codec, overwrite=overwrite, is_still=checked.is_still)
         if checked.is_still:
-            return self.generate(checked).save(path, overwrite=overwrite)
+            still = self.generate(checked)
+            return still.save(path, overwrite=overwrite) if self.is_first else path
         run = self.start(checked)
         store = None
         if resume and len(run.plan) > 1:
@@ -309,6 +349,10 @@ class TransferPipeline:
                     on_frames(each)
                 yield each.frames
 
+        if not self.is_first:  # one process of several writes
+            for _ in self._finished(run, store):
+                pass
+            return path
         written = write_blocks(
             path, blocks(), times=checked.times, rate=checked.rate, codec=codec, overwrite=overwrite
         )
@@ -342,6 +386,8 @@ class TransferPipeline:
             log.warning("%s", note)
         steps = request.num_inference_steps or info.num_inference_steps
         guidance = info.guidance_scale if request.guidance_scale is None else request.guidance_scale
+        if self.job is not None:
+            self.choose_mesh([request], self.job.shape.size, asdict(self.job.shape))
         return Run(
             checked=checked,
             inputs=inputs,
@@ -370,10 +416,10 @@ class TransferPipeline:
         finish = _Finish(run, self.guardrail)
         with self._progress(len(run.plan) * run.num_steps) as on_step:
             for chunk in run.plan:
-                done = None if store is None else store.load(chunk.index)
+                done = None if store is None else self._load(store, chunk)
                 if done is None:
                     done = self.make_chunk(run, chunk, stitcher.given(), on_step=on_step)
-                    if store is not None:
+                    if store is not None and self.is_first:
                         store.save(chunk.index, done)
                 else:
                     run.num_resumed += 1
@@ -386,6 +432,20 @@ class TransferPipeline:
                     chunk=chunk.index,
                     num_chunks=len(run.plan),
                 )
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes and speaks."""
+        return self.job is None or self.job.rank == 0
+
+    def _load(self, store: ChunkStore, chunk: Chunk) -> FinishedChunk | None:
+        """A chunk that was finished before, where the first process has it."""
+        done = store.load(chunk.index) if self.is_first else None
+        if self.job is None:
+            return done
+        arrays = None if done is None else (done.made, done.weights)
+        shared = share_arrays(self.job, arrays)
+        return None if shared is None else FinishedChunk(made=shared[0], weights=shared[1])
 
     @torch.inference_mode()
     def make_chunk(
@@ -425,7 +485,7 @@ class TransferPipeline:
                 denoisers.append((float(run.sigmas[phase.last]), one))
             denoiser = denoisers[0][1] if len(denoisers) == 1 else Phased(tuple(denoisers))
             begin = start_latents(
-                self._noise(run, chunk),
+                self._noise(run.checked, chunk, run.inputs.padded_size),
                 run.sigmas[0],
                 clip=clip,
                 scale_noise=info.sigma_data is not None,
@@ -521,6 +581,9 @@ class TransferPipeline:
         self, run: Run, text: Tensor, acting: _Acting, inherited: tuple[Tensor, int] | None
     ) -> Denoiser:
         prompts = [text] if run.guidance_scale == 1.0 else [text, run.negative]
+        is_divided = self.job is not None and self.job.size("guidance") == 2
+        if self.job is not None and is_divided:
+            prompts = [prompts[self.job.place("guidance")]]
         passes: list[Denoiser] = []
         for tokens in prompts:
             one: Denoiser = self.checkpoint.model.conditioned_on(
@@ -530,10 +593,14 @@ class TransferPipeline:
                 one = StepCache(one, run.checked.request.step_cache)
                 run.caches.append(one)
             passes.append(one)
+        if self.job is not None and is_divided:
+            return OwnPass(self.job, passes[0], run.guidance_scale)
         return Guided(passes[0], passes[1] if len(passes) > 1 else None, run.guidance_scale)
 
-    def _noise(self, run: Run, chunk: Chunk) -> Float[Tensor, "1 c t h w"]:
-        info, request, size = self.checkpoint.info, run.checked.request, run.inputs.padded_size
+    def _noise(
+        self, checked: CheckedRequest, chunk: Chunk, size: Size
+    ) -> Float[Tensor, "1 c t h w"]:
+        info, request = self.checkpoint.info, checked.request
         shape = (
             info.latent_channels,
             info.strides.latent_frames(chunk.num_frames),
@@ -563,7 +630,12 @@ class TransferPipeline:
 
     @contextmanager
     def _progress(self, total: int) -> Iterator[Any]:
-        with tqdm(total=total, desc="denoise", unit="step", disable=not self.show_progress) as bar:
+        with tqdm(
+            total=total,
+            desc="denoise",
+            unit="step",
+            disable=not (self.show_progress and self.is_first),
+        ) as bar:
             yield bar.update
 
     def _record(self, run: Run) -> GenerationRecord:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from cosmos_transfer.errors import ConfigError, TransferError, explain
 if TYPE_CHECKING:
     from cosmos_transfer.config import GenerateSettings
     from cosmos_transfer.inputs.validate import CheckedRequest
-    from cosmos_transfer.pipeline import FinishedFrames
+    from cosmos_transfer.pipeline import FinishedFrames, TransferPipeline
 
 KEYS = """\
 what goes in:
@@ -77,6 +78,14 @@ long clips (made in chunks; each begins with the last frame of the one before):
   model.tile=true  model.fp8=true  model.offload=group|stream    to make a large checkpoint fit;
                              cosmos-transfer plan memory says which it takes
   model.guardrail=auto|on|off    auto: on for NVIDIA's checkpoints, as their licence asks
+
+several processes, one clip (torchrun --nproc-per-node 2 -m cosmos_transfer generate ...):
+  parallel.guidance=2        the two passes of guidance on two groups of processes
+  parallel.control=N         control branches on N groups
+  parallel.ring=N  parallel.ulysses=N    tokens on N processes (Cosmos networks): by a ring, which
+                             suits links between nodes, or by heads, within a node
+                             unset: chosen. Their product is the number of processes; all of them
+                             make the same clip as one, and the first writes and speaks
 
 what comes out:
   output.dir=FOLDER          unset: outputs/generate/<date>/<time>
@@ -203,43 +212,68 @@ def generate_all(
         ready.append((name, each))
     if not ready:
         return Outcome(made=(), num_failed=len(checked))
-    from cosmos_transfer.cli.compose import to_yaml
+    with ExitStack() as stack:
+        pipeline = _load(ready, settings, stack)
+        made: list[Made] = []
+        for name, each in ready:
+            try:
+                path = pipeline.write(
+                    each,
+                    folder / name,
+                    overwrite=overwrite,
+                    resume=settings.output.resume,
+                    on_frames=_previewer(folder / f"{name}.preview")
+                    if settings.output.preview
+                    else None,
+                )
+            except TransferError as error:
+                if not is_batch:
+                    raise
+                print(f"{name}: {one_line(error)}", file=sys.stderr)
+                continue
+            if pipeline.is_first:
+                print(path, flush=True)
+            made.append(Made(path=path))
+    if made and pipeline.is_first:
+        from cosmos_transfer.cli.compose import to_yaml
+
+        (folder / "config.yaml").write_text(to_yaml(settings), encoding="utf-8")
+    return Outcome(made=tuple(made), num_failed=len(checked) - len(made))
+
+
+def _load(
+    ready: Sequence[tuple[str, CheckedRequest]], settings: GenerateSettings, stack: ExitStack
+) -> TransferPipeline:
+    """The pipeline; where a launcher started several processes, with the others."""
     from cosmos_transfer.offload.options import MemoryOptions
     from cosmos_transfer.pipeline import TransferPipeline
 
-    dtype = None if settings.model.dtype == "auto" else settings.model.dtype
+    model = settings.model
     pipeline = TransferPipeline.from_pretrained(
-        settings.model.checkpoint,
-        device=settings.model.device,
-        dtype=dtype,
-        guardrail=settings.model.guardrail,
-        prompt_cache=settings.model.prompt_cache,
-        memory=MemoryOptions(
-            tile=settings.model.tile, fp8=settings.model.fp8, offload=settings.model.offload
-        ),
+        model.checkpoint,
+        device=model.device,
+        dtype=None if model.dtype == "auto" else model.dtype,
+        guardrail=model.guardrail,
+        prompt_cache=model.prompt_cache,
+        memory=MemoryOptions(tile=model.tile, fp8=model.fp8, offload=model.offload),
     )
-    made: list[Made] = []
-    for name, each in ready:
-        try:
-            path = pipeline.write(
-                each,
-                folder / name,
-                overwrite=overwrite,
-                resume=settings.output.resume,
-                on_frames=_previewer(folder / f"{name}.preview")
-                if settings.output.preview
-                else None,
+    from cosmos_transfer.parallel.job import joined, num_processes
+
+    if num_processes() > 1:
+        # One mesh for all clips of the command: it must fit the one that offers least.
+        requests = [each.request for _, each in ready]
+        shape = pipeline.choose_mesh(requests, num_processes(), settings.parallel.given())
+        pipeline.divide(stack.enter_context(joined(shape, pipeline.device)))
+    elif settings.parallel.given():
+        raise ConfigError(
+            explain(
+                "parallel",
+                expected="several processes",
+                got="one",
+                do="Start it with torchrun --nproc-per-node 2 -m cosmos_transfer generate ...",
             )
-        except TransferError as error:
-            if not is_batch:
-                raise
-            print(f"{name}: {one_line(error)}", file=sys.stderr)
-            continue
-        print(path, flush=True)
-        made.append(Made(path=path))
-    if made:
-        (folder / "config.yaml").write_text(to_yaml(settings), encoding="utf-8")
-    return Outcome(made=tuple(made), num_failed=len(checked) - len(made))
+        )
+    return pipeline
 
 
 def _previewer(folder: Path) -> Callable[[FinishedFrames], None]:

@@ -42,6 +42,11 @@ COMMANDS = (
         summary="make a new clip from a clip, its controls and a prompt",
     ),
     Command(
+        name="stream",
+        module="cosmos_transfer.cli.stream",
+        summary="restyle frames from a pipe or a folder as they come",
+    ),
+    Command(
         name="validate",
         module="cosmos_transfer.cli.validate",
         summary="check a request and print its plan; loads no model",
@@ -134,7 +139,8 @@ def run_command(main: Callable[[list[str]], int | None], argv: Sequence[str]) ->
     try:
         return main(list(argv)) or 0
     except TransferError as error:
-        print(one_line(error), file=sys.stderr)
+        if _speaks():
+            print(one_line(error), file=sys.stderr)
         return USER_MISTAKE
     except KeyboardInterrupt:
         print("cosmos-transfer: interrupted.", file=sys.stderr)
@@ -184,10 +190,17 @@ class _ToStderr(logging.Handler):
             print(message, file=sys.stderr)
 
 
+def _speaks() -> bool:
+    """Whether this is the first, or the only, process of a job: what it says, all would say."""
+    return os.environ.get("RANK", "0") == "0"
+
+
 def _log_to_stderr() -> None:
     """Warnings of the library go to stderr; COSMOS_TRANSFER_LOG=info shows more."""
     asked = os.environ.get("COSMOS_TRANSFER_LOG", "WARNING").upper()
     level = logging.getLevelNamesMapping().get(asked, logging.WARNING)
+    if not _speaks():
+        level = logging.CRITICAL
     logging.basicConfig(level=level, handlers=[_ToStderr()], force=True)
 
 

@@ -42,7 +42,17 @@ OVER_SPEC = (
     "anchor",
     "rate",
 )
-BESIDE_SPEC = ("spec", "look", "variants", "model", "output", "dry_run")
+BESIDE_SPEC = (
+    "spec",
+    "look",
+    "variants",
+    "shard",
+    "shards",
+    "model",
+    "output",
+    "parallel",
+    "dry_run",
+)
 
 
 def build_requests(
@@ -62,11 +72,12 @@ def build_requests(
         requests = [replace(each, prompt=describe(each.prompt)) for each in requests]
     else:
         requests = [_from_settings(settings, prompt) for prompt in _prompts(settings)]
-    return tuple(
+    every = [
         replace(request, variant=request.variant + offset)
         for request in requests
         for offset in range(settings.variants)
-    )
+    ]
+    return tuple(every[settings.shard :: settings.shards])
 
 
 def output_names(requests: Sequence[GenerationRequest]) -> tuple[str, ...]:

@@ -15,8 +15,9 @@ Conventions
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -28,6 +29,8 @@ from cosmos_transfer.errors import ShapeError, explain
 from cosmos_transfer.model.branches import check_branch, project_text_once
 from cosmos_transfer.model.parametrisation import Edm, Flow
 from cosmos_transfer.weights.fusion import fuse_residuals
+
+RunBranches = Callable[[Mapping[str, Callable[[], list[Tensor]]]], Iterable[list[Tensor]]]
 
 
 class ControlledModel(nn.Module):
@@ -43,6 +46,11 @@ class ControlledModel(nn.Module):
     """
 
     transformer: Any
+    run_branches: RunBranches
+    """Runs the branches given and says what each adds, in order; where several processes share the
+    work, ``parallel`` sets another."""
+    local_tokens: Callable[[Tensor], Tensor]
+    """Of the weights of all tokens (b n), those of the tokens that this process works on."""
 
     def __init__(
         self,
@@ -59,6 +67,8 @@ class ControlledModel(nn.Module):
         self._projects_once = project_text_once(transformer, branches)
         self.transformer = transformer
         self.branches = nn.ModuleDict(dict(branches))
+        self.run_branches = _run_in_order
+        self.local_tokens = _all_tokens
         self.timestep_scale = timestep_scale
         self.clean_sigma = clean_sigma
         self.parametrisation: Flow | Edm = (
@@ -173,18 +183,14 @@ class ControlledModel(nn.Module):
         for name, control in control_latents.items():
             self._check_control(name, noisy_latents, control, weights[name])
         if residuals is None:
-            residuals = _sum(
-                self._run_branch(
-                    name,
-                    control,
-                    weights[name],
-                    latents=latents,
-                    timestep=timestep,
-                    text=text,
-                    condition_mask=condition_mask,
-                    padding_mask=padding_mask,
-                )
-                for name, control in control_latents.items()
+            residuals = self._sum_branches(
+                control_latents,
+                weights,
+                latents=latents,
+                timestep=timestep,
+                text=text,
+                condition_mask=condition_mask,
+                padding_mask=padding_mask,
             )
         (velocity,) = self.transformer(
             hidden_states=latents,
@@ -218,7 +224,17 @@ class ControlledModel(nn.Module):
             padding_mask=padding_mask,
             return_dict=False,
         )
-        return fuse_residuals([of_branch], weight[None].to(self.dtype))
+        return fuse_residuals([of_branch], self.local_tokens(weight)[None].to(self.dtype))
+
+    def _sum_branches(
+        self, control_latents: Mapping[str, Tensor], weights: Mapping[str, Tensor], **inputs: Any
+    ) -> list[Tensor] | None:
+        """Per block, what all controls add; None without controls."""
+        branches = {
+            name: partial(self._run_branch, name, control, weights[name], **inputs)
+            for name, control in control_latents.items()
+        }
+        return _sum(self.run_branches(branches))
 
     @torch.no_grad()
     def _fixed_residuals(
@@ -229,10 +245,7 @@ class ControlledModel(nn.Module):
             return None
         for name, control in control_latents.items():
             self._check_control(name, control, control, weights[name])
-        return _sum(
-            self._run_branch(name, control, weights[name])
-            for name, control in control_latents.items()
-        )
+        return self._sum_branches(control_latents, weights)
 
     def _weights_by_name(
         self,
@@ -379,6 +392,14 @@ class ConditionedModel:
             return latents
         clean = self.clean_latents.to(latents.dtype).expand(latents.shape[0], -1, -1, -1, -1)
         return torch.cat([clean, latents[:, :, clean.shape[2] :]], dim=2)
+
+
+def _run_in_order(branches: Mapping[str, Callable[[], list[Tensor]]]) -> Iterator[list[Tensor]]:
+    return (run() for run in branches.values())
+
+
+def _all_tokens(weights: Tensor) -> Tensor:
+    return weights
 
 
 def _check_weights(weights: Mapping[str, Tensor]) -> None:
