@@ -1,7 +1,8 @@
 """What backends exist, what they need, and why one cannot run here.
 
 Registering imports nothing. Asking for a backend by name never gives another one; ``auto`` takes
-the first of :data:`BACKENDS` that can run and says which, once, at INFO.
+the first of :data:`BACKENDS` that can run and says which, once: at INFO, or as a warning where a
+faster one for the device is missing, with what it needs.
 
 Every backend package exports the functions of :data:`OPS` with the signatures of ``reference``.
 """
@@ -15,6 +16,7 @@ from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
 
+from ngpc.backends.compiled import library_path
 from ngpc.errors import BackendUnavailableError, ConfigError, explain
 
 logger = logging.getLogger(__name__)
@@ -34,6 +36,8 @@ class Backend:
     requires: tuple[str, ...] = ()
     """Top-level modules that must be installed; looked up, not imported."""
     device_types: tuple[str, ...] = ("cpu", "cuda")
+    is_compiled: bool = False
+    """Whether it runs kernels that the package build compiles where there is a compiler."""
 
     def why_unavailable(self, device_type: str) -> str | None:
         """Why this backend cannot run on such a device here; None where it can."""
@@ -42,6 +46,11 @@ class Backend:
         missing = [name for name in self.requires if find_spec(name) is None]
         if missing:
             return f"needs {' and '.join(missing)}, not installed"
+        if self.is_compiled and library_path() is None:
+            return (
+                "needs kernels that an installation with a C++ compiler builds, and so does "
+                "`python -m ngpc.backends.compiled`"
+            )
         return None
 
 
@@ -59,6 +68,14 @@ BACKENDS: tuple[Backend, ...] = (  # fastest first; the definition is last and a
         "an installed tinycudann; computes in half precision",
         requires=("torch", "tinycudann"),
         device_types=("cuda",),
+    ),
+    Backend(
+        "cpu",
+        "ngpc.backends.cpu",
+        "compiled kernels for processors; single precision, sums in a fixed order",
+        requires=("torch",),
+        device_types=("cpu",),
+        is_compiled=True,
     ),
     Backend(
         "reference",
@@ -91,10 +108,14 @@ def choose_backend(name: str, device_type: str) -> Backend:
         BackendUnavailableError: it cannot run here; the message says why.
     """
     if name == AUTO:
+        skipped: list[str] = []
         for backend in BACKENDS:
-            if backend.why_unavailable(device_type) is None:
-                _announce(backend.name, device_type)
+            reason = backend.why_unavailable(device_type)
+            if reason is None:
+                _announce(backend.name, device_type, "; ".join(skipped))
                 return backend
+            if device_type in backend.device_types:
+                skipped.append(f"'{backend.name}' {reason}")
         candidates = BACKENDS
     else:
         candidates = (find_backend(name),)
@@ -114,5 +135,8 @@ def load_backend(name: str, device_type: str) -> ModuleType:
 
 
 @cache
-def _announce(name: str, device_type: str) -> None:
-    logger.info("backend 'auto' on %s is %s", device_type, name)
+def _announce(name: str, device_type: str, skipped: str) -> None:
+    if skipped:
+        logger.warning("backend 'auto' on %s is %s: %s", device_type, name, skipped)
+    else:
+        logger.info("backend 'auto' on %s is %s", device_type, name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +20,18 @@ from ngpc.ops import apply_mlp, encode_frequency, encode_grid
 
 ELSEWHERE = Backend("elsewhere", "ngpc.backends.elsewhere", "", device_types=("cuda",))
 NEEDY = Backend("needy", "ngpc.backends.needy", "", requires=("no_such_module_as_this",))
+
+
+@pytest.fixture
+def _compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "library_path", lambda: Path("kernels.so"))
+    registry._announce.cache_clear()
+
+
+@pytest.fixture
+def _not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "library_path", lambda: None)
+    registry._announce.cache_clear()
 
 
 def test_every_backend_exports_the_ops_of_the_definition() -> None:
@@ -39,6 +52,7 @@ def test_the_definition_is_last_and_runs_everywhere() -> None:
     assert BACKENDS[-1].why_unavailable("cuda") is None
 
 
+@pytest.mark.usefixtures("_not_compiled")
 def test_named_backend_is_never_swapped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "BACKENDS", (ELSEWHERE, NEEDY, *BACKENDS))
     assert choose_backend("auto", "cpu").name == "reference"
@@ -64,14 +78,28 @@ def test_an_unknown_backend_is_refused_with_the_known_ones() -> None:
         find_backend("numba")
 
 
+@pytest.mark.usefixtures("_compiled")
 def test_auto_says_what_it_chose_once(caplog: pytest.LogCaptureFixture) -> None:
-    registry._announce.cache_clear()
     with caplog.at_level(logging.INFO, logger="ngpc"):
         choose_backend("auto", "cpu")
         choose_backend("auto", "cpu")
-    assert [record.getMessage() for record in caplog.records] == [
-        "backend 'auto' on cpu is reference"
-    ]
+    assert [record.getMessage() for record in caplog.records] == ["backend 'auto' on cpu is cpu"]
+
+
+@pytest.mark.usefixtures("_not_compiled")
+def test_auto_without_compiled_kernels_warns_once_and_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with caplog.at_level(logging.INFO, logger="ngpc"):
+        assert choose_backend("auto", "cpu").name == "reference"
+        assert choose_backend("auto", "cpu").name == "reference"
+    (record,) = caplog.records
+    assert record.levelno == logging.WARNING
+    assert record.getMessage().startswith(
+        "backend 'auto' on cpu is reference: 'cpu' needs kernels that an installation with a C++"
+    )
+    with pytest.raises(BackendUnavailableError, match=r"'cpu' cannot run on cpu: needs kernels"):
+        choose_backend("cpu", "cpu")
 
 
 def test_the_listing_gives_a_reason_for_every_no(
