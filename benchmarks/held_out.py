@@ -6,9 +6,10 @@ ids and the prompt of its own look; its **true render** is the same geometry und
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -102,50 +103,35 @@ class HeldOutClip:
         return list(zip(prompts, rendered.real, strict=True))
 
 
-def held_out_clips(
-    num_clips: int,
-    *,
-    size: Size,
-    num_frames: int,
-    seeds: Sequence[int] = HELD_OUT_SEEDS,
-) -> Iterator[HeldOutClip]:
-    """Render the first ``num_clips`` held-out scenes."""
-    for seed in seeds[:num_clips]:
-        clip = _render(seed, size, num_frames, num_looks=1)
-        yield HeldOutClip(
-            seed=seed,
-            family=clip.family,
-            look=clip.looks[0],
-            prompt=clip.prompts[0],
-            simulator=clip.simulator,
-            true_render=clip.real[0],
-            depth=clip.depth.astype(np.float32),
-            class_ids=clip.class_ids.astype(np.int32),
-            motion=clip.motion,
-        )
+def held_out_clip(seed: int, *, size: Size, num_frames: int) -> HeldOutClip:
+    """Render one held-out scene."""
+    clip = _render(seed, size, num_frames, num_looks=1)
+    return HeldOutClip(
+        seed=seed,
+        family=clip.family,
+        look=clip.looks[0],
+        prompt=clip.prompts[0],
+        simulator=clip.simulator,
+        true_render=clip.real[0],
+        depth=clip.depth.astype(np.float32),
+        class_ids=clip.class_ids.astype(np.int32),
+        motion=clip.motion,
+    )
 
 
 def native_clips(info: CheckpointInfo, num_clips: int) -> list[HeldOutClip]:
-    """Held-out clips at a checkpoint's native size and length."""
-    return list(held_out_clips(num_clips, size=info.native_size, num_frames=info.native_frames))
+    """The first held-out clips at a checkpoint's native size and length."""
+    return [
+        held_out_clip(seed, size=info.native_size, num_frames=info.native_frames)
+        for seed in HELD_OUT_SEEDS[:num_clips]
+    ]
 
 
-def shuffled(clips: Sequence[HeldOutClip]) -> list[HeldOutClip]:
-    """For every clip the next one of the same family: right in kind, wrong in place.
-
-    The next one at all, where a few clips hold only one of a family.
-
-    Raises:
-        ValueError: A single clip has no other.
-    """
-    if len(clips) < 2:
-        raise ValueError(f"expected two clips or more, got {len(clips)}; use more clips")
-    others = []
-    for index, clip in enumerate(clips):
-        following = [*clips[index + 1 :], *clips[:index]]
-        kin = [each for each in following if each.family == clip.family]
-        others.append((kin or following)[0])
-    return others
+def partner(seed: int) -> int:
+    """The next held-out seed of the same family: right in kind, wrong in place."""
+    place = HELD_OUT_SEEDS.index(seed)
+    following = (*HELD_OUT_SEEDS[place + 1 :], *HELD_OUT_SEEDS[:place])
+    return next(other for other in following if _family(other) == _family(seed))
 
 
 def as_clip(frames: UInt8[np.ndarray, "f h w 3"]) -> VideoClip:
@@ -158,3 +144,8 @@ def _render(seed: int, size: Size, num_frames: int, **settings: Any) -> SceneCli
     return render_clip(
         seed, height=size.height, width=size.width, num_frames=num_frames, **settings
     )
+
+
+@cache
+def _family(seed: int) -> str:
+    return _render(seed, Size(8, 8), 1, looks=()).family

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.embedded.bars import HEADER, LARGEST_FLICKER, LEAST_SHARPNESS, bars
 from benchmarks.results_file import FOLDER, read_results
 from cosmos_transfer.metrics.predictors import Floor
 
@@ -17,9 +18,15 @@ TITLES = {
     "blur_ssim": "blur SSIM, input ↑",
     "blur_ssim_render": "blur SSIM, true render ↑",
 }
-PARTS = ("table", "sharpness", "prompts", "mask", "timing")
-LEAST_SHARPNESS, LARGEST_FLICKER = 0.70, 1.5
+REGION_TITLES = {
+    "blur_ssim": "blur SSIM, input ↑",
+    "edge_f1": "edge F1, strict ↑",
+    "depth_si_rmse": "depth si-RMSE, m ↓",
+    "mask_miou": "mask mIoU ↑",
+    "diversity": "diversity",
+}
 README = Path(__file__).parent / "README.md"
+MAIN = "embedded"
 HEAD = """# Benchmarks
 
 Written by `benchmarks/report.py` from the newest files in [results/](results). Do not edit.
@@ -30,34 +37,78 @@ its top what each number means.
 """
 
 
-def report(results: Mapping[str, Any]) -> str:
-    """A run's results as text that reads well in a terminal and in Markdown."""
-    sections = {
-        "table": _table,
-        "sharpness": _sharpness,
-        "prompts": _prompts,
-        "mask": _mask,
-        "timing": _timing,
-    }
-    return "\n\n".join(sections[part](results) for part in PARTS if part in results)
+def report(results: Mapping[str, Any], against: Mapping[str, Any] | None = None) -> str:
+    """A run's results as text that reads well in a terminal and in Markdown.
+
+    Args:
+        results: Of one run.
+        against: The run that it is held against, where it is of a variant.
+    """
+    pieces = [section(results) for part, section in SECTIONS.items() if part in results]
+    if found := bars(results, against):
+        rows = [HEADER, *(bar.cells() for bar in found)]
+        pieces.append("## Against the bars\n\n" + _grid(rows))
+    return "\n\n".join(pieces)
+
+
+def against(results: Mapping[str, Any], folder: Path = FOLDER) -> dict[str, Any] | None:
+    """What a variant is held against: every part from the newest run of ``embedded`` of its size
+    with as many clips; None for ``embedded`` itself."""
+    if results["checkpoint"]["id"] == MAIN:
+        return None
+    merged: dict[str, Any] = {}
+    for run in read_results("embedded", folder):
+        is_fit = run["checkpoint"]["id"] == MAIN and all(
+            run["settings"].get(key) == results["settings"].get(key)
+            for key in ("size", "num_frames")
+        )
+        if is_fit:
+            merged = {
+                part: run[part]
+                for part in SECTIONS
+                if part in run and _clips(run, part) == _clips(results, part)
+            } | merged
+    return merged or None
 
 
 def readme(runs: Sequence[Mapping[str, Any]]) -> str:
-    """The page: every part from the newest run, on the most clips, that has it."""
+    """The page: of every checkpoint, every part from the newest run, on the most clips, that has
+    it; ``embedded`` first."""
     pieces = [HEAD.rstrip()]
-    for part in PARTS:
-        having = [run for run in runs if part in run]
-        if not having:
-            continue
-        most = max(run["settings"]["num_clips"] for run in having)
-        run = next(run for run in having if run["settings"]["num_clips"] == most)
-        pieces += [report({part: run[part], "settings": run["settings"]}), _source(run)]
+    ids = sorted({run["checkpoint"]["id"] for run in runs}, key=lambda name: (name != MAIN, name))
+    main: dict[str, Any] = {}
+    for checkpoint in ids:
+        if checkpoint != MAIN:
+            pieces.append(f"# {checkpoint}")
+        of_it = [run for run in runs if run["checkpoint"]["id"] == checkpoint]
+        merged: dict[str, Any] = {}
+        for part, section in SECTIONS.items():
+            having = [run for run in of_it if part in run]
+            if not having:
+                continue
+            # Weights of another size are another model: the newest run's size counts.
+            size = having[0]["settings"].get("size")
+            having = [run for run in having if run["settings"].get("size") == size]
+            most = max(_clips(run, part) for run in having)
+            run = next(run for run in having if _clips(run, part) == most)
+            merged[part] = run[part]
+            pieces += [section(run), _source(run)]
+        if found := bars(merged, main if checkpoint != MAIN and main else None):
+            pieces.append("## Against the bars")
+            pieces.append(_grid([HEADER, *(bar.cells() for bar in found)]))
+        if checkpoint == MAIN:
+            main = merged
     return "\n\n".join(pieces) + "\n"
 
 
 def write_readme(path: Path = README, folder: Path = FOLDER) -> None:
     """Write the page from the results in a folder."""
     path.write_text(readme(read_results("embedded", folder)), encoding="utf-8")
+
+
+def _clips(run: Mapping[str, Any], part: str) -> int:
+    measured: Mapping[str, int] = run.get("clips_measured", {})
+    return measured.get(part, run["settings"]["num_clips"])
 
 
 def _source(run: Mapping[str, Any]) -> str:
@@ -173,6 +224,86 @@ def _timing(results: Mapping[str, Any]) -> str:
     )
 
 
+def _classifier(results: Mapping[str, Any]) -> str:
+    part = results["classifier"]
+    rows = [["read right", "outputs", "true renders", "clips"]]
+    for name, each in part["attributes"].items():
+        rows.append(
+            [
+                name.replace("_", " "),
+                str(each["outputs"]),
+                str(each["true_renders"]),
+                str(each["num_clips"]),
+            ]
+        )
+    accuracy = part["accuracy"]
+    share = " and ".join(
+        f"{_share(accuracy[side])} off {title}"
+        for side, title in (("outputs", "outputs"), ("true_renders", "true renders"))
+    )
+    return (
+        "## Attributes of the prompt, read by a classifier of true renders\n\n"
+        + _grid(rows)
+        + f"\n\nMean over clips of the attributes read right: {share}; ratio "
+        + f"{_number(part['ratio'])}."
+    )
+
+
+def _diversity(results: Mapping[str, Any]) -> str:
+    part = results["diversity"]
+    read = part["attributes_read"]
+    return (
+        f"## Diversity over six prompts, {part['num_clips']} clips\n\n"
+        f"Mean distance of a pair: outputs {_number(part['distance']['outputs'])}, true renders "
+        f"{_number(part['distance']['true_renders'])}, ratio {_number(part['ratio'])}. Attributes "
+        f"read right: {read['outputs'][0]} of {read['outputs'][1]} off outputs, "
+        f"{read['true_renders'][0]} of {read['true_renders'][1]} off true renders."
+    )
+
+
+def _seeds(results: Mapping[str, Any]) -> str:
+    part = results["seeds"]
+    return (
+        f"## Diversity over six seeds of one prompt, {part['num_clips']} clips\n\n"
+        f"Mean distance of a pair: {_number(part['distance'])}; least {part['least']:.4f}."
+    )
+
+
+def _regions(results: Mapping[str, Any]) -> str:
+    part = results["regions"]
+    rows = [["setting", "region", *REGION_TITLES.values()]]
+    for setting, regions in part["rows"].items():
+        for region, each in regions.items():
+            rows.append([setting, region, *(_number(each[metric]) for metric in REGION_TITLES)])
+    changes = [["first setting minus second", "region", "published", "here", "agrees"]]
+    for each in part["directions"]:
+        says = {True: "yes", False: "no", None: "names none"}[each["agrees"]]
+        title = REGION_TITLES[each["metric"]]
+        change = each["change"]
+        here = f"{change['value']:+.3f} ± {change['standard_error']:.3f}"
+        changes.append([title, each["region"], f"{each['published']:+.2f}", here, says])
+    return (
+        f"## Foreground and background, {part['num_clips']} clips\n\n"
+        + _grid(rows)
+        + "\n\n"
+        + _grid(changes)
+    )
+
+
+def _mujoco(results: Mapping[str, Any]) -> str:
+    part = results["mujoco"]
+    metrics = list(part["ratios"])
+    rows = [["", *(TITLES[metric] for metric in metrics)]]
+    rows += [
+        [name, *(_number(each[metric]) for metric in metrics)]
+        for name, each in part["rows"].items()
+    ]
+    rows.append(
+        ["outputs over own frames", *(_number(part["ratios"][metric]) for metric in metrics)]
+    )
+    return f"## Arm scenes of MuJoCo, {part['num_clips']} scenes\n\n" + _grid(rows)
+
+
 def _number(estimate: Mapping[str, float]) -> str:
     digits = 1 if abs(estimate["value"]) >= 20 else 3
     return f"{estimate['value']:.{digits}f} ± {estimate['standard_error']:.{digits}f}"
@@ -193,3 +324,17 @@ def _grid(rows: Sequence[Sequence[str]]) -> str:
 
 def _line(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
+
+
+SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
+    "table": _table,
+    "sharpness": _sharpness,
+    "classifier": _classifier,
+    "prompts": _prompts,
+    "diversity": _diversity,
+    "seeds": _seeds,
+    "regions": _regions,
+    "mask": _mask,
+    "mujoco": _mujoco,
+    "timing": _timing,
+}

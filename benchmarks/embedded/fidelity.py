@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from benchmarks.embedded.bench import ALL_CONTROLS, SHUFFLED, TRUE, WITHOUT, Bench
-from benchmarks.held_out import HeldOutClip, as_clip, shuffled
+from benchmarks.embedded.bench import ALL_CONTROLS, SHUFFLED, TRUE, WITHOUT, Bench, Part
+from benchmarks.held_out import HeldOutClip, as_clip, partner
 from benchmarks.statistics import gap_share, mean_over_clips
 from cosmos_transfer.errors import NumericsError
-from cosmos_transfer.metrics.control import blur_ssim
+from cosmos_transfer.metrics.control import bilateral, blurred_ssim
 from cosmos_transfer.metrics.evaluate import evaluate_clip
-from cosmos_transfer.metrics.predictors import Predictors, load_predictors
+from cosmos_transfer.metrics.predictors import Predictors
 
 METRICS = (
     "edge_f1",
@@ -25,7 +25,7 @@ METRICS = (
     "blur_ssim_render",
 )
 CONDITIONS: Mapping[str, Mapping[str, float]] = {
-    "no controls": {},
+    WITHOUT: {},
     "all four at 0.25": ALL_CONTROLS,
     "edge at 1": {"edge": 1.0},
     "depth at 1": {"depth": 1.0},
@@ -34,53 +34,49 @@ CONDITIONS: Mapping[str, Mapping[str, float]] = {
 }
 
 
-def measure(frames: np.ndarray, clip: HeldOutClip, predictors: Predictors) -> dict[str, float]:
-    """Every metric of some frames against a clip's controls.
+class Yardstick:
+    """What the frames of one clip are held against; its own blurs are made once."""
 
-    Raises:
-        NumericsError: One of them is undefined; a mean over fewer clips would compare different
-            ones.
-    """
-    report = evaluate_clip(
-        as_clip(frames), clip.given, estimators={"depth": predictors.depth, "seg": predictors.seg}
-    )
-    if report.left_out:
-        raise NumericsError(f"clip {clip.seed}: {report.left_out}")
-    values = dict(report.values) | {"blur_ssim_render": blur_ssim(frames, clip.true_render)}
-    return {name: values[name] for name in METRICS}
+    def __init__(self, clip: HeldOutClip, predictors: Predictors) -> None:
+        self.seed = clip.seed
+        self.given = replace(clip.given, reference=None)  # blur SSIM is taken below
+        self.estimators = {"depth": predictors.depth, "seg": predictors.seg}
+        self.blurred = {
+            "blur_ssim": bilateral(clip.simulator),
+            "blur_ssim_render": bilateral(clip.true_render),
+        }
 
+    def measure(self, frames: np.ndarray) -> dict[str, float]:
+        """Every metric of some frames against the clip's controls.
 
-def run_table(bench: Bench) -> dict[str, Any]:
-    """Metrics of every condition, and the shares of the gap closed."""
-    predictors = load_predictors(bench.judge)
-    scores: dict[str, list[dict[str, float]]] = {TRUE: [], SHUFFLED: []}
-    for clip, other in zip(bench.clips, shuffled(bench.clips), strict=True):
-        scores[TRUE].append(measure(clip.true_render, clip, predictors))
-        scores[SHUFFLED].append(measure(other.true_render, clip, predictors))
-    for name, weights in CONDITIONS.items():
-        scores[name] = [
-            measure(bench.generate(clip, weights), clip, predictors)
-            for clip in bench.progress(name)
-        ]
-    return table_from_scores(scores) | {
-        "floors": {
-            "mask_miou": None if predictors.seg.floor is None else asdict(predictors.seg.floor),
-            "depth_si_rmse": (
-                None if predictors.depth.floor is None else asdict(predictors.depth.floor)
-            ),
-        },
-        "per_clip": {
-            name: {metric: [round(score[metric], 5) for score in each] for metric in METRICS}
-            for name, each in scores.items()
-        },
-    }
+        Raises:
+            NumericsError: One of them is undefined; a mean over fewer clips would compare
+                different ones.
+        """
+        report = evaluate_clip(as_clip(frames), self.given, estimators=self.estimators)
+        if report.left_out:
+            raise NumericsError(f"clip {self.seed}: {report.left_out}")
+        blurred = bilateral(frames)
+        values = dict(report.values) | {
+            name: blurred_ssim(blurred, reference) for name, reference in self.blurred.items()
+        }
+        return {name: values[name] for name in METRICS}
 
 
-def table_from_scores(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, Any]:
+def measure_table(bench: Bench, seed: int) -> dict[str, dict[str, float]]:
+    """Every metric of the true render, of another clip's, and of the output of every condition."""
+    clip = bench.clip(seed)
+    yardstick = Yardstick(clip, bench.predictors)
+    frames = {TRUE: clip.true_render, SHUFFLED: bench.render(partner(seed)).true_render}
+    frames |= {name: bench.generate(clip, weights) for name, weights in CONDITIONS.items()}
+    return {name: yardstick.measure(each) for name, each in frames.items()}
+
+
+def summarise_table(clips: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
     """Means with standard errors, and the share of the gap that each condition closed."""
     by_metric = {
-        name: {metric: [score[metric] for score in each] for metric in METRICS}
-        for name, each in scores.items()
+        name: {metric: [clip[name][metric] for clip in clips] for metric in METRICS}
+        for name in clips[0]
     }
     rows = {
         name: {metric: mean_over_clips(values).as_mapping() for metric, values in each.items()}
@@ -96,4 +92,11 @@ def table_from_scores(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> di
         for name in by_metric
         if name not in (TRUE, SHUFFLED, WITHOUT)
     }
-    return {"rows": rows, "shares": shares}
+    per_clip = {
+        name: {metric: [round(value, 5) for value in values] for metric, values in each.items()}
+        for name, each in by_metric.items()
+    }
+    return {"rows": rows, "shares": shares, "per_clip": per_clip}
+
+
+TABLE = Part(measure=measure_table, summarise=summarise_table)

@@ -7,34 +7,30 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.embedded.bench import ALL_CONTROLS, Bench
+from benchmarks.embedded.bench import ALL_CONTROLS, Bench, Part
 from benchmarks.statistics import mean_over_clips
 
-PROMPTED: Mapping[str, Mapping[str, str]] = {
-    "night": {"time_of_day": "night", "weather": "clear"},
-    "day": {"time_of_day": "day", "weather": "clear"},
-    "snow": {"time_of_day": "day", "weather": "snow"},
-}
+PROMPTED = ("night", "day", "snow")  # of the six looks; there is no snow indoors
 LEAST_WHITE, LARGEST_SPREAD = 160, 45  # of 255: darkest channel, and difference to the brightest
 
 
-def run_prompts(bench: Bench) -> dict[str, Any]:
-    """Night, day and snow prompts on the same clip and noise."""
-    made: list[dict[str, float]] = []
-    true: list[dict[str, float]] = []
-    for clip in bench.progress("prompts"):
-        wanted = {
-            name: clip.under(**fitting(attributes, clip.family))
-            for name, attributes in PROMPTED.items()
-            if name != "snow" or clip.family == "driving"
-        }
-        outputs = {
-            name: bench.generate(clip, ALL_CONTROLS, prompt=prompt)
-            for name, (prompt, _) in wanted.items()
-        }
-        made.append(look_statistics(outputs, clip.ground()))
-        true.append(look_statistics({name: r for name, (_, r) in wanted.items()}, clip.ground()))
-    return {"outputs": count_right(made), "true renders": count_right(true)}
+def measure_prompts(bench: Bench, seed: int) -> dict[str, dict[str, float]]:
+    """Night, day and snow prompts on the same clip and noise, and its true renders under them."""
+    clip, ground = bench.clip(seed), bench.clip(seed).ground()
+    looks = {name: look for name, look in bench.looks(seed).items() if name in PROMPTED}
+    made = {
+        name: bench.generate(clip, ALL_CONTROLS, prompt=look.prompt) for name, look in looks.items()
+    }
+    true = {name: look.render for name, look in looks.items()}
+    return {
+        "outputs": look_statistics(made, ground),
+        "true renders": look_statistics(true, ground),
+    }
+
+
+def summarise_prompts(clips: Sequence[Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
+    """In how many clips the looks point the right way."""
+    return {name: count_right([clip[name] for clip in clips]) for name in clips[0]}
 
 
 def look_statistics(looks: Mapping[str, np.ndarray], ground: np.ndarray) -> dict[str, float]:
@@ -73,6 +69,4 @@ def count_right(clips: Sequence[Mapping[str, float]]) -> dict[str, Any]:
     }
 
 
-def fitting(attributes: Mapping[str, str], family: str) -> dict[str, str]:
-    """The attributes that a family has: there is no weather indoors."""
-    return {name: v for name, v in attributes.items() if name != "weather" or family == "driving"}
+PROMPTS = Part(measure=measure_prompts, summarise=summarise_prompts)

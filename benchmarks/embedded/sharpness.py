@@ -8,41 +8,39 @@ true render of the same scene and look: of the means over clips, and per clip (m
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from benchmarks.embedded.bench import ALL_CONTROLS, Bench
+from benchmarks.embedded.bench import ALL_CONTROLS, Bench, Part
 from benchmarks.statistics import mean_over_clips, ratio_of_means
 from cosmos_transfer.metrics.frames import gradient_energy
 from cosmos_transfer.metrics.video import flicker, visible_next
 
 
-def run_sharpness(bench: Bench) -> dict[str, Any]:
-    """Gradient energy and flicker of outputs with all four controls, over those of true renders."""
-    energies: list[tuple[float, float]] = []
-    flickers: list[tuple[float, float]] = []
-    followed: list[float] = []
-    for clip in bench.progress("sharpness"):
-        pair = bench.generate(clip, ALL_CONTROLS), clip.true_render
-        visible = visible_next(clip.motion, clip.depth, clip.class_ids)
-        followed.append(float(visible.mean()))
-        energies.append((gradient_energy(pair[0]), gradient_energy(pair[1])))
-        flickers.append(
-            (
-                flicker(pair[0], clip.motion, visible=visible),
-                flicker(pair[1], clip.motion, visible=visible),
-            )
-        )
+def measure_sharpness(bench: Bench, seed: int) -> dict[str, Any]:
+    """Gradient energy and flicker of the output with all four controls and of the true render."""
+    clip = bench.clip(seed)
+    pair = bench.generate(clip, ALL_CONTROLS), clip.true_render
+    visible = visible_next(clip.motion, clip.depth, clip.class_ids)
     return {
-        "gradient_energy": compare(energies),
-        "flicker": compare(flickers),
-        "share_followed": mean_over_clips(followed).as_mapping(),
+        "gradient_energy": [gradient_energy(frames) for frames in pair],
+        "flicker": [flicker(frames, clip.motion, visible=visible) for frames in pair],
+        "share_followed": float(visible.mean()),
     }
 
 
-def compare(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+def summarise_sharpness(clips: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Means and ratios."""
+    return {
+        "gradient_energy": compare([clip["gradient_energy"] for clip in clips]),
+        "flicker": compare([clip["flicker"] for clip in clips]),
+        "share_followed": mean_over_clips([c["share_followed"] for c in clips]).as_mapping(),
+    }
+
+
+def compare(pairs: Sequence[Sequence[float]]) -> dict[str, Any]:
     """Means of outputs and of true renders, and the ratios between them."""
     outputs, truths = (list(side) for side in zip(*pairs, strict=True))
     ratios = [output / truth for output, truth in pairs]
@@ -54,3 +52,6 @@ def compare(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
         "per_clip_mean": mean_over_clips(ratios).as_mapping(),
         "per_clip": [round(ratio, 4) for ratio in ratios],
     }
+
+
+SHARPNESS = Part(measure=measure_sharpness, summarise=summarise_sharpness)

@@ -127,12 +127,37 @@ def blur_ssim(
     """
     check_same_shape("blur SSIM", frames, reference)
     check_ssim_window("blur SSIM", frames)
+    blurred = (
+        bilateral(each, diameter=diameter, sigma_color=sigma_color, sigma_space=sigma_space)
+        for each in (frames, reference)
+    )
+    return blurred_ssim(*blurred)
+
+
+def bilateral(
+    frames: UInt8[np.ndarray, "f h w 3"],
+    *,
+    diameter: int = 30,
+    sigma_color: float | int = 150,
+    sigma_space: float | int = 100,
+) -> UInt8[np.ndarray, "f h w 3"]:
+    """The blur of :func:`blur_ssim`, for a clip that is compared with more than one other."""
+    return np.stack(
+        [
+            cv2.bilateralFilter(np.ascontiguousarray(frame), diameter, sigma_color, sigma_space)
+            for frame in frames
+        ]
+    )
+
+
+def blurred_ssim(
+    blurred: UInt8[np.ndarray, "_ _ _ 3"], reference: UInt8[np.ndarray, "_ _ _ 3"]
+) -> float:
+    """What :func:`blur_ssim` comes to, of clips that :func:`bilateral` has blurred."""
+    check_same_shape("blur SSIM", blurred, reference)
+    check_ssim_window("blur SSIM", blurred)
     scores = []
-    for index, (frame, wanted) in enumerate(zip(frames, reference, strict=True)):
-        a, b = (
-            cv2.bilateralFilter(np.ascontiguousarray(f), diameter, sigma_color, sigma_space)
-            for f in (frame, wanted)
-        )
+    for index, (a, b) in enumerate(zip(blurred, reference, strict=True)):
         data_range = int(b.max()) - int(b.min())
         if data_range == 0:
             raise NumericsError(

@@ -9,15 +9,19 @@ import pytest
 import torch
 
 from benchmarks import report
-from benchmarks.embedded import fidelity, timing
-from benchmarks.embedded.__main__ import main
-from benchmarks.embedded.bench import TRUE, WITHOUT
-from benchmarks.embedded.fidelity import METRICS, measure, table_from_scores
+from benchmarks.embedded import attributes, diversity, fidelity, timing
+from benchmarks.embedded.__main__ import main, parse
+from benchmarks.embedded.__main__ import run as run_command
+from benchmarks.embedded.bars import bars
+from benchmarks.embedded.bench import TRUE, WITHOUT, Bench
+from benchmarks.embedded.clip_log import ClipLog
+from benchmarks.embedded.fidelity import METRICS, Yardstick, summarise_table
 from benchmarks.embedded.prompts import count_right, look_statistics, luminance, white_share
 from benchmarks.embedded.weight_maps import half_changes
-from benchmarks.held_out import HeldOutClip, held_out_clips, shuffled
+from benchmarks.held_out import HeldOutClip, held_out_clip, partner
 from benchmarks.results_file import read_results, write_results
 from cosmos_transfer.errors import NumericsError
+from cosmos_transfer.metrics.control import blur_ssim
 from cosmos_transfer.metrics.predictors import (
     DepthPredictor,
     FrameNetwork,
@@ -33,7 +37,16 @@ from cosmos_transfer.training.scenes import CLASS_NAMES
 
 @pytest.fixture(scope="module")
 def clips() -> list[HeldOutClip]:
-    return list(held_out_clips(4, size=Size(64, 96), num_frames=9))
+    return [held_out_clip(seed, size=Size(64, 96), num_frames=9) for seed in range(4)]
+
+
+@pytest.fixture(scope="module")
+def predictors() -> Predictors:
+    torch.manual_seed(0)
+    return Predictors(
+        depth=DepthPredictor(FrameNetwork(predictor_config("depth"))),
+        seg=SegmentationPredictor(FrameNetwork(predictor_config("seg"))),
+    )
 
 
 def test_clips_are_held_out_and_come_with_their_truth(clips: list[HeldOutClip]) -> None:
@@ -66,13 +79,12 @@ def test_a_look_is_changed_and_nothing_else(clips: list[HeldOutClip]) -> None:
     assert white_share(snow, clip.ground()) > 0.5 > white_share(day, clip.ground())
 
 
-def test_a_shuffled_clip_is_another_of_its_family(clips: list[HeldOutClip]) -> None:
-    for clip, other in zip(clips, shuffled(clips), strict=True):
-        assert other.seed != clip.seed
-        kin = [each for each in clips if each.family == clip.family]
-        assert other.family == clip.family or len(kin) == 1
-    with pytest.raises(ValueError, match="two clips or more"):
-        shuffled(clips[:1])
+def test_a_partner_is_another_clip_of_its_family(clips: list[HeldOutClip]) -> None:
+    for clip in clips:
+        other = partner(clip.seed)
+        assert other != clip.seed
+        found = held_out_clip(other, size=Size(8, 8), num_frames=1)
+        assert found.family == clip.family
 
 
 def test_white_has_no_colour_and_counts_on_the_ground_alone() -> None:
@@ -109,21 +121,22 @@ def test_half_changes_see_only_their_half(clips: list[HeldOutClip]) -> None:
     assert right == 0.0
 
 
-def test_an_undefined_metric_stops_the_table(clips: list[HeldOutClip]) -> None:
-    predictors = Predictors(
-        depth=DepthPredictor(FrameNetwork(predictor_config("depth"))),
-        seg=SegmentationPredictor(FrameNetwork(predictor_config("seg"))),
-    )
-    assert set(measure(clips[0].true_render, clips[0], predictors)) == set(METRICS)
+def test_an_undefined_metric_stops_the_table(
+    clips: list[HeldOutClip], predictors: Predictors
+) -> None:
+    values = Yardstick(clips[0], predictors).measure(clips[0].true_render)
+    assert set(values) == set(METRICS)
+    assert values["blur_ssim_render"] == pytest.approx(1.0)
+    assert values["blur_ssim"] == blur_ssim(clips[0].true_render, clips[0].simulator)
     featureless = replace(clips[0], simulator=np.full_like(clips[0].simulator, 9))
     with pytest.raises(NumericsError, match=r"clip 0: .*at least one edge"):
-        measure(clips[0].true_render, featureless, predictors)
+        Yardstick(featureless, predictors).measure(clips[0].true_render)
 
 
 def test_shares_are_of_the_gap_between_none_and_true() -> None:
     levels = {TRUE: 0.9, "shuffled true render": 0.2, WITHOUT: 0.1, "edge at 1": 0.5}
-    scores = {name: [dict.fromkeys(METRICS, level)] * 3 for name, level in levels.items()}
-    table = table_from_scores(scores)
+    scores = {name: dict.fromkeys(METRICS, level) for name, level in levels.items()}
+    table = summarise_table([scores] * 3)
     assert list(table["rows"]) == list(levels)
     assert list(table["shares"]) == ["edge at 1"]
     assert table["shares"]["edge at 1"]["mask_miou"]["value"] == pytest.approx(0.5)
@@ -138,6 +151,9 @@ def test_the_whole_benchmark_on_a_tiny_model(
     few = ("no controls", "all four at 0.25", "edge at 1")
     monkeypatch.setattr(fidelity, "CONDITIONS", {name: fidelity.CONDITIONS[name] for name in few})
     monkeypatch.setattr(timing, "TIMED_STEPS", 1)
+    monkeypatch.setattr(diversity, "NUM_SEEDS", 2)
+    monkeypatch.setattr(attributes, "NUM_SCENES", 4)
+    monkeypatch.setattr(attributes, "NUM_STEPS", 3)
     torch.manual_seed(0)
     for task in ("depth", "seg"):
         save_predictor(
@@ -145,17 +161,15 @@ def test_the_whole_benchmark_on_a_tiny_model(
             FrameNetwork(predictor_config(task)),
             floor=None,
         )
-    main(
-        [
-            *("--clips", "2", "--steps", "1", "--device", "cpu"),
-            *("--checkpoint", str(tiny_checkpoint), "--predictors", str(tmp_path / "judges")),
-            *("--results", str(tmp_path / "results")),
-        ]
-    )
+    command = [
+        *("--steps", "1", "--device", "cpu", "--kept", str(tmp_path / "kept")),
+        *("--checkpoint", str(tiny_checkpoint), "--predictors", str(tmp_path / "judges")),
+        *("--results", str(tmp_path / "results")),
+    ]
+    main(["--clips", "2", *command])
     printed = capsys.readouterr().out
     (run,) = read_results("embedded", tmp_path / "results")
     assert run["checkpoint"]["id"] == "tiny-random"
-    assert run["settings"]["seeds"] == [0, 1]
     rows = run["table"]["rows"]
     assert list(rows) == ["true render", "shuffled true render", *few]
     assert (
@@ -166,51 +180,126 @@ def test_the_whole_benchmark_on_a_tiny_model(
     assert run["timing"]["steps"] == 1
     assert run["sharpness"]["gradient_energy"]["ratio"]["value"] > 0
     assert run["sharpness"]["flicker"]["true_render"]["value"] > 0
+    assert run["classifier"]["attributes"]["time_of_day"]["num_clips"] == 2
+    assert run["diversity"]["distance"]["true_renders"]["value"] > 0
+    assert run["seeds"]["distance"]["value"] > 0
     assert set(run["mask"]) == {"edge_f1", "edge_f1_1px"}
+    assert run["clips_measured"]["table"] == 2
     for title in ("Fidelity", "Share of the gap", "Sharpness", "Prompts", "Weight maps", "Time"):
         assert title in printed
+    assert "four controls close, mask mIoU" in printed
     report.write_readme(tmp_path / "README.md", tmp_path / "results")
     page = (tmp_path / "README.md").read_text()
     assert run["file"] in page
     assert "| edge at 1" in page
 
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("made again")
 
-def test_the_page_takes_every_part_from_the_newest_run_on_the_most_clips() -> None:
-    common = {
+    monkeypatch.setattr(Bench, "generate", refuse)  # what was measured is not measured again
+    again = run_command(parse(["--clips", "1", "--only", "sharpness,table", *command]))
+    assert again["clips_measured"] == {"table": 1, "sharpness": 1}
+
+
+def test_parts_that_are_not_there_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse(["--only", "table,tabel"])
+    assert "got tabel" in capsys.readouterr().err
+
+
+def test_a_log_that_was_cut_short_is_read_up_to_there(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    log = ClipLog(path)
+    log.add(3, {"mask": (1.0, 2.0), "regions": None})
+    with path.open("a") as file:
+        file.write('{"part": "table", "se')
+    read = ClipLog(path)
+    assert read.values == log.values == {"mask": {3: [1.0, 2.0]}, "regions": {3: None}}
+    assert read.has("regions", 3)
+    assert not read.has("table", 3)
+
+
+def run_of(checkpoint: str = "embedded", size: str = "96x64", **parts: object) -> dict:
+    machine = {"gpu": None, "cores": 2, "processor": "P", "threads": 1, "load_average": 0.0}
+    settings = {"steps": 12, "sampler": "euler", "guidance_scale": 1.5}
+    return {
         "date": "today",
         "commit": "abc",
         "device": "cpu",
-        "hardware": {
-            "gpu": None,
-            "cores": 2,
-            "processor": "P",
-            "threads": 1,
-            "load_average": 0.0,
-        },
-        "checkpoint": {"id": "embedded"},
+        "hardware": machine,
+        "checkpoint": {"id": checkpoint},
+        "settings": settings | {"num_clips": 48, "size": size, "num_frames": 9},
+        **parts,
     }
-    settings = {"steps": 12, "sampler": "euler", "guidance_scale": 1.5}
-    timing = {
+
+
+def timing_of(seconds: float, steps: int = 12) -> dict:
+    return {
+        "seconds": seconds,
         "fastest": 1.0,
         "slowest": 9.0,
         "stages": {"decode": 0.1},
-        "steps": 12,
+        "steps": steps,
+        "guidance_scale": 1.5,
+        "size": "96x64",
         "num_frames": 9,
         "runs": 3,
+        "threads": 1,
     }
+
+
+def table_of(share: float) -> dict:
+    each = {m: {"value": share, "standard_error": 0.01} for m in METRICS}
+    return {"rows": {}, "shares": {"all four at 0.25": each}, "floors": {}}
+
+
+def test_the_page_takes_every_part_from_the_newest_run_on_the_most_clips() -> None:
     runs = [
-        common
-        | {
-            "file": f"{name}.json",
-            "settings": settings | {"num_clips": num_clips},
-            "timing": timing | {"seconds": seconds},
-        }
-        for name, num_clips, seconds in (("c", 4, 7.0), ("b", 48, 5.0), ("a", 48, 3.0))
+        run_of(file="d.json", timing=timing_of(7.0), clips_measured={"timing": 4}),
+        run_of(file="c.json", timing=timing_of(5.0)),
+        run_of(file="b.json", timing=timing_of(3.0)),
+        run_of(file="a.json", size="9x9", table=table_of(0.5)),
+        run_of("embedded-fast", file="e.json", timing=timing_of(2.0, 4)),
     ]
     page = report.readme(runs)
     assert "5.0 s (median" in page
-    assert "results/b.json" in page
-    assert "Fidelity" not in page
+    assert "results/c.json" in page
+    assert "7.0 s (median" not in page
+    assert page.index("# embedded-fast") > page.index("results/c.json")
+    assert "at most 15" in page
+    assert "at most 90" in page
+
+
+def test_a_variant_is_held_against_the_newest_run_of_its_size(tmp_path: Path) -> None:
+    for name, run in (
+        ("3", run_of(size="9x9", table=table_of(0.1))),
+        ("2", run_of(table=table_of(0.8))),
+        ("1", run_of(table=table_of(0.2))),
+    ):
+        (tmp_path / f"{name}_embedded.json").write_text(json.dumps(run))
+    fast = run_of("embedded-fast", table=table_of(0.6))
+    held = report.against(fast, tmp_path)
+    found = {bar.what: bar for bar in bars(fast, held)}
+    kept = found["kept of the share closed, mask mIoU"]
+    assert kept.value == pytest.approx(0.75)
+    assert kept.verdict == "short by 0.15"
+    assert report.against(run_of(table=table_of(0.6)), tmp_path) is None
+
+
+def test_bars_say_what_is_missing() -> None:
+    run = run_of(
+        timing=timing_of(20.0, steps=4),
+        sharpness={
+            "gradient_energy": {"ratio": {"value": 0.72, "standard_error": 0.01}},
+            "flicker": {"ratio": {"value": 1.6, "standard_error": 0.01}},
+        },
+        table=table_of(0.8),
+    )
+    verdicts = {bar.what.split(",")[0]: bar.verdict for bar in bars(run)}
+    assert verdicts["gradient energy over the true render's"] == "met"
+    assert verdicts["flicker over the true render's"] == "short by 0.1"
+    assert verdicts["seconds for 9 frames of 96x64"] == "short by 5"
+    assert verdicts["four controls close"] in ("met", "")
 
 
 def test_results_name_date_hardware_and_commit(tmp_path: Path) -> None:
