@@ -1,0 +1,1 @@
+"""From fields to pictures: along rays, by distance or by density."""
