@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cosmos_transfer.cli.generate import Made
 
 SHEET_COLUMNS = 4
-SHEET_HEIGHT = 72
+SHEET_HEIGHTS = (64, 128)  # of a picture, in pixels
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -61,6 +61,7 @@ def main(argv: Sequence[str]) -> int:
     folder = output_folder(asked, "demo")
     made: list[Made] = []
     sheets = []
+    height = _sheet_height(info.native_size.height)
     for scene in SCENES:
         print(f"{scene.family}: rendering the input", file=sys.stderr)
         spec = write_demo_scene(
@@ -80,12 +81,16 @@ def main(argv: Sequence[str]) -> int:
         outcome = generate_all(batch.good, settings, folder=folder / scene.family, is_batch=False)
         made += outcome.made
         runs = [read_run(each.record_path) for each in outcome.made]
-        sheets.append(
-            sheet_of(runs, columns=SHEET_COLUMNS, cell_height=SHEET_HEIGHT, title=scene.family)
-        )
+        sheets.append(sheet_of(runs, columns=SHEET_COLUMNS, cell_height=height, title=scene.family))
     sheet = write_sheet(folder / "sheet.png", beside(sheets))
     for each in made:
         print(f"record  {each.record_path}")
     print(f"inputs  {folder / 'inputs'}")
     print(f"sheet   {sheet}")
     return 0
+
+
+def _sheet_height(native: int) -> int:
+    """A whole multiple of the native height, so that nothing is blurred, unless that is large."""
+    least, most = SHEET_HEIGHTS
+    return most if native > most else native * -(-least // native)

@@ -126,8 +126,14 @@ def _width(row: SheetRow, cell_height: int) -> int:
 def _small(
     frame: UInt8[np.ndarray, "h w 3"], size: tuple[int, int]
 ) -> UInt8[np.ndarray, "h2 w2 3"]:
-    shrinks = size[1] <= frame.shape[0]
-    how = cv2.INTER_AREA if shrinks else cv2.INTER_LINEAR
+    """A frame at a cell's size; pixels are repeated, not blurred, at a whole multiple."""
+    width, height = size
+    if height <= frame.shape[0]:
+        how = cv2.INTER_AREA
+    elif height % frame.shape[0] == 0 and width % frame.shape[1] == 0:
+        how = cv2.INTER_NEAREST
+    else:
+        how = cv2.INTER_LINEAR
     return cv2.resize(np.ascontiguousarray(frame), size, interpolation=how)
 
 

@@ -46,6 +46,16 @@ def test_a_row_keeps_its_aspect_ratio() -> None:
     assert (cell(sheet, 1, 0, 16, 24)[:, 12:] > 200).all()
 
 
+def test_pixels_are_kept_at_the_clips_own_size_and_repeated_at_twice_that() -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (1, 16, 24, 3), dtype=np.uint8)
+    for scale in (1, 2):
+        sheet = contact_sheet(
+            [SheetRow(title="a", frames=noise)], times_s=[0.0], cell_height=16 * scale
+        )
+        repeated = noise[0].repeat(scale, 0).repeat(scale, 1)
+        np.testing.assert_array_equal(cell(sheet, 0, 0, 16 * scale, 24 * scale), repeated)
+
+
 @pytest.mark.parametrize(
     ("num_frames", "columns", "expected"),
     [(1, 5, [0]), (2, 5, [0, 1]), (9, 5, [0, 2, 4, 6, 8]), (121, 3, [0, 60, 120])],
