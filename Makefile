@@ -73,7 +73,11 @@ fuzz: $(STAMP)  ## feed damaged files to every reader for ten minutes; FUZZ_FLAG
 	$(BIN)/python -m tests.fuzz.run $(FUZZ_FLAGS)
 
 bench-embedded: $(STAMP)  ## measure the embedded model on held-out clips; BENCH_FLAGS="--clips 4"
-	$(BIN)/python -m benchmarks.embedded $(BENCH_FLAGS)
+	$(BIN)/python -m benchmarks.embedded --workers 2 --threads 2 $(BENCH_FLAGS)
+
+bench-embedded-fast: $(STAMP)  ## what embedded-fast keeps of embedded; after bench-embedded, on as many clips
+	$(BIN)/python -m benchmarks.embedded --workers 2 --threads 2 --checkpoint embedded-fast \
+		--only table,classifier,timing $(BENCH_FLAGS)
 
 docs-cli: $(STAMP)  ## write the help texts to docs/cli/
 	$(BIN)/python scripts/write_cli_docs.py

@@ -31,8 +31,9 @@ HEAD = """# Benchmarks
 
 Written by `benchmarks/report.py` from the newest files in [results/](results). Do not edit.
 
-`make bench-embedded` measures the embedded model on 48 held-out clips and writes this page again;
-`python -m benchmarks.embedded --help` lists its options. [embedded/](embedded/__init__.py) says at
+`make bench-embedded` measures the embedded model on 48 held-out clips and writes this page again,
+`make bench-embedded-fast` what its distilled variant keeps of it;
+`python -m benchmarks.embedded --help` lists the options. [embedded/](embedded/__init__.py) says at
 its top what each number means.
 """
 

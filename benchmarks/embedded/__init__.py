@@ -3,8 +3,8 @@
     python -m benchmarks.embedded                            all, 48 clips (make bench-embedded)
     python -m benchmarks.embedded --clips 4 --only table     a quick look
     python -m benchmarks.embedded --workers 2 --minutes 20   as many clips as that allows
-    python -m benchmarks.embedded --checkpoint embedded-fast --predictors embedded \\
-        --only table,classifier,timing                       what it keeps of embedded
+    python -m benchmarks.embedded --checkpoint embedded-fast --only table,classifier,timing
+                                                             what it keeps of embedded
 
 One file a part, each of which ``--only`` can pick:
 

@@ -22,6 +22,7 @@ from benchmarks.embedded.parts import PARTS
 from benchmarks.embedded.timing import run_timing
 from benchmarks.report import against, report, write_readme
 from benchmarks.results_file import FOLDER, REPOSITORY, hardware, write_results
+from cosmos_transfer.model.checkpoint import EMBEDDED, PACKAGED
 from cosmos_transfer.training.data import HELD_OUT_SEEDS
 
 log = logging.getLogger(__name__)
@@ -44,7 +45,9 @@ def parse(argv: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--checkpoint", default="embedded", help="name or folder")
     parser.add_argument(
-        "--predictors", help="checkpoint whose predictors judge; the same if absent"
+        "--predictors",
+        help="checkpoint whose predictors judge; if absent embedded's for a packaged one, the "
+        "checkpoint's own for a folder",
     )
     parser.add_argument("--device", default="auto")
     parser.add_argument("--workers", type=int, default=1, help="processes that measure clips")
@@ -80,7 +83,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     asked = arguments.only or NAMES
     settings = Settings(
         checkpoint=arguments.checkpoint,
-        judge=arguments.predictors or arguments.checkpoint,
+        judge=arguments.predictors or _usual_judge(arguments.checkpoint),
         device=arguments.device,
         steps=arguments.steps,
         threads=arguments.threads if arguments.workers == 1 else 1,
@@ -136,6 +139,10 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
             torch.set_num_threads(arguments.threads)
         results["timing"] = run_timing(bench)
     return results
+
+
+def _usual_judge(checkpoint: str) -> str:
+    return EMBEDDED if checkpoint in PACKAGED else checkpoint
 
 
 def _floors(bench: Bench) -> Mapping[str, Any]:
