@@ -131,6 +131,28 @@ class OutputSettings:
 
 
 @dataclass(slots=True, kw_only=True)
+class RaySettings:
+    """batch: actors of a Ray cluster, each with the checkpoint, instead of processes."""
+
+    actors: int = 0  # none: processes of this machine
+    address: str | None = None  # of a cluster; unset: one is started on this machine
+    cpus: float = 1.0  # of each actor
+    gpus: float = 0.0  # of each actor; 0.5: two share one
+
+    def __post_init__(self) -> None:
+        """Refuse less than nothing."""
+        if min(self.actors, self.cpus, self.gpus) < 0:
+            raise ConfigError(
+                explain(
+                    "ray",
+                    expected="actors, cpus and gpus of 0 or more",
+                    got=f"{self.actors}, {self.cpus} and {self.gpus}",
+                    do="Leave them out for the defaults.",
+                )
+            )
+
+
+@dataclass(slots=True, kw_only=True)
 class GenerateSettings:
     """Everything `cosmos-transfer generate` and `validate` may be told.
 
@@ -172,6 +194,7 @@ class GenerateSettings:
     name: str | None = None
     model: ModelSettings = field(default_factory=ModelSettings)
     output: OutputSettings = field(default_factory=OutputSettings)
+    ray: RaySettings = field(default_factory=RaySettings)
     parallel: ParallelSettings = field(default_factory=ParallelSettings)  # under torchrun
     dry_run: bool = False  # validate, print the plan and the settings, stop
 

@@ -52,6 +52,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--checkpoint", default="embedded", metavar="NAME|FOLDER")
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default 1)")
     parser.add_argument(
+        "--ray", type=int, default=0, metavar="N", help="actors of a Ray cluster, not processes"
+    )
+    parser.add_argument("--ray-address", metavar="ADDRESS", help="of a cluster that runs already")
+    parser.add_argument(
+        "--ray-gpus", type=float, default=0.0, metavar="SHARE", help="of a GPU, for each actor"
+    )
+    parser.add_argument(
         "--flip-vertical",
         action="store_true",
         help="HDF5: pictures are stored with their rows from the bottom up",
@@ -70,6 +77,7 @@ def main(argv: Sequence[str]) -> int:
         lines = read_text(str(arguments.looks_file), "--looks-file").splitlines()
         looks += [line.strip() for line in lines if line.strip()]
     controls = dict(_control(each) for each in arguments.control) or None
+    from cosmos_transfer.config import RaySettings
     from cosmos_transfer.jobs.augment import augment_dataset
 
     made = augment_dataset(
@@ -86,6 +94,9 @@ def main(argv: Sequence[str]) -> int:
         settings={} if arguments.steps is None else {"num_inference_steps": arguments.steps},
         checkpoint=arguments.checkpoint,
         workers=arguments.workers,
+        ray=RaySettings(
+            actors=arguments.ray, address=arguments.ray_address, gpus=arguments.ray_gpus
+        ),
         flip_vertical=arguments.flip_vertical,
         rate=None if arguments.rate is None else _rate(arguments.rate),
         on_item=_report,

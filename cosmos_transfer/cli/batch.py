@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +35,13 @@ def build_parser() -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="as for generate: spec=FILE, prompts_file=FILE, variants=N, output.dir=FOLDER, ... "
         "output.dir is needed: it is what a stopped job is found by",
+    )
+    parser.add_argument(
+        "-m",
+        "--multirun",
+        action="store_true",
+        help="a setting may have several values: seed=1,2 look=night,fog 'seed=range(8)'; every "
+        "combination is made, as one job, or with hydra/launcher=slurm (or local) as one for each",
     )
     parser.add_argument("--workers", type=int, default=1, metavar="N", help="processes (default 1)")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failed item")
@@ -64,30 +73,111 @@ def main(argv: Sequence[str]) -> int:
                 do="Leave them out for the defaults.",
             )
         )
-    from cosmos_transfer.cli.compose import compose
-    from cosmos_transfer.cli.requests import build_requests, output_names
+    from cosmos_transfer.cli.compose import compose, launch, sweep_points
     from cosmos_transfer.config import GenerateSettings
     from cosmos_transfer.jobs.accept import read_thresholds
-    from cosmos_transfer.jobs.manifest import MANIFEST_NAME, Manifest
-    from cosmos_transfer.jobs.run import run_job
 
-    settings = compose("generate", arguments.settings, GenerateSettings)
-    if settings.output.dir is None:
+    launcher = [each for each in arguments.settings if each.startswith(("hydra/", "hydra."))]
+    overrides = [each for each in arguments.settings if each not in launcher]
+    rules = tuple(arguments.accept or ())
+    read_thresholds(rules)
+    options = _Options(
+        rules=rules,
+        attempts=arguments.attempts,
+        workers=arguments.workers,
+        keep_going=arguments.keep_going,
+        overrides=tuple(overrides),
+    )
+    if launcher and not arguments.multirun:
+        raise ConfigError(
+            explain(
+                "batch",
+                expected=f"-m with {launcher[0]}",
+                got="none",
+                do="Add -m, or leave out what begins with hydra.",
+            )
+        )
+    points = sweep_points(overrides) if arguments.multirun else [overrides]
+    composed = [compose("generate", point, GenerateSettings) for point in points]
+    folder = _folder(composed)
+    if launcher:
+        counted = launch(
+            "generate",
+            overrides,
+            launcher,
+            partial(run_point, options=options),
+            schema=GenerateSettings,
+            folder=folder,
+        )
+    else:
+        counted = [_run(composed, points, folder, options)]
+    total = Counter[str]()
+    for counts in counted:
+        total.update(counts)
+    print(", ".join(f"{count} {state}" for state, count in total.items() if count))
+    return 0 if total["done"] == sum(total.values()) else 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    """What the command was told beside the settings."""
+
+    rules: tuple[str, ...]
+    attempts: int
+    workers: int
+    keep_going: bool
+    overrides: tuple[str, ...]
+
+
+def run_point(settings: GenerateSettings, folder: Path, *, options: _Options) -> dict[str, int]:
+    """One point of a sweep as a job of its own in a folder; returns the counts by state."""
+    return _run([settings], [list(options.overrides)], folder, options)
+
+
+def _folder(composed: Sequence[GenerateSettings]) -> Path:
+    """Where the job is kept: one place, whatever the sweep."""
+    dirs = {settings.output.dir for settings in composed}
+    if len(dirs) > 1 or None in dirs:
         raise ConfigError(
             explain(
                 "batch",
                 expected="output.dir=FOLDER",
-                got="no folder",
+                got="no folder" if None in dirs else f"{len(dirs)} of them",
                 do="Name one: the job is kept there.",
             )
         )
-    rules = tuple(arguments.accept or ())
-    read_thresholds(rules)
-    folder = Path(settings.output.dir).expanduser().absolute()
-    requests = build_requests(settings, arguments.settings)
-    checkpoint = settings.model.checkpoint
+    return Path(str(dirs.pop())).expanduser().absolute()
+
+
+def _run(
+    composed: Sequence[GenerateSettings],
+    points: Sequence[Sequence[str]],
+    folder: Path,
+    options: _Options,
+) -> dict[str, int]:
+    """All points as one job; returns the counts by state."""
+    from cosmos_transfer.cli.requests import build_requests, output_names
+    from cosmos_transfer.jobs.manifest import MANIFEST_NAME, Manifest
+    from cosmos_transfer.jobs.run import run_job
+
+    model = _model_values(composed[0])
+    if any(_model_values(settings) != model for settings in composed):
+        raise ConfigError(
+            explain(
+                "batch",
+                expected="one model for a job",
+                got="a sweep over models",
+                do="Start one batch for each, or add hydra/launcher=local.",
+            )
+        )
+    requests = [
+        request
+        for settings, point in zip(composed, points, strict=True)
+        for request in build_requests(settings, point)
+    ]
+    checkpoint = composed[0].model.checkpoint
     items = [
-        _item(name, request, checkpoint, rules, arguments.attempts)
+        _item(name, request, checkpoint, options.rules, options.attempts)
         for name, request in zip(output_names(requests), requests, strict=True)
     ]
     manifest = Manifest(folder / MANIFEST_NAME, create=True)
@@ -96,17 +186,16 @@ def main(argv: Sequence[str]) -> int:
         manifest,
         folder,
         build_maker,
-        (_model_values(settings), rules, arguments.attempts),
-        workers=arguments.workers,
-        keep_going=arguments.keep_going,
+        (model, options.rules, options.attempts),
+        workers=options.workers,
+        ray=composed[0].ray,
+        keep_going=options.keep_going,
         on_item=_report,
         show_progress=True,
     )
-    counts = {state: count for state, count in progress.counts.items() if count}
-    print(", ".join(f"{count} {state}" for state, count in counts.items()))
     for row in manifest.rows("failed", "refused"):
         print(f"{row.name}: {row.state}: {row.error}", file=sys.stderr)
-    return 0 if progress.counts["done"] == sum(progress.counts.values()) else 1
+    return dict(progress.counts)
 
 
 def _item(

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
-from typing import TypeVar, get_type_hints
+from typing import Any, TypeVar, get_type_hints
 
 from cosmos_transfer.config import (
     ControlSettings,
@@ -51,25 +53,117 @@ def compose(command: str, overrides: Sequence[str], schema: type[Settings]) -> S
             another type; a list of alternatives where one value is meant.
     """
     import hydra
-    from hydra.core.config_store import ConfigStore
-    from hydra.errors import HydraException
     from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
 
     cleaned = [_rename(each) for each in overrides]
     _refuse_unknown_keys(cleaned, schema)
     texts = text_keys(schema)
     cleaned = [read_override(each, texts) for each in cleaned]
+    with _composing():
+        config = hydra.compose(config_name=command, overrides=cleaned)
+        settings = OmegaConf.to_object(config)
+    if not isinstance(settings, schema):
+        raise TypeError(f"{command} composed to {type(settings).__name__}")
+    return settings
+
+
+def sweep_points(overrides: Sequence[str]) -> list[list[str]]:
+    """The overrides of every point of a sweep, in the order in which Hydra numbers them.
+
+    Args:
+        overrides: Some of them with several values: ``seed=1,2``, ``seed=range(8)``.
+
+    Raises:
+        ConfigError: An override that does not parse, or a sweep that is no list of values.
+    """
+    from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+
+    with _translated():
+        parsed = OverridesParser.create().parse_overrides([_rename(each) for each in overrides])
+        (points,) = BasicSweeper.split_arguments(parsed, max_batch_size=None)
+    return points
+
+
+def launch(
+    command: str,
+    overrides: Sequence[str],
+    launcher: Sequence[str],
+    task: Callable[[Any, Path], Any],
+    *,
+    schema: type,
+    folder: Path,
+) -> list[Any]:
+    """Run a task at every point of a sweep through one of Hydra's launchers.
+
+    Args:
+        command: Whose settings are composed.
+        overrides: Some of them with several values.
+        launcher: Overrides of Hydra's own, such as ``hydra/launcher=slurm``.
+        task: Told the settings and the folder of a point; must be fit for another process.
+        schema: The command's settings.
+        folder: Point n gets the folder n in it.
+
+    Raises:
+        ConfigError: What :func:`compose` refuses; a launcher that is not there or not installed.
+    """
+    from hydra.core.global_hydra import GlobalHydra
+
+    cleaned = [_rename(each) for each in overrides]
+    _refuse_unknown_keys(cleaned, schema)
+
+    own = [
+        *launcher,
+        f"hydra.sweep.dir={_in_quotes(str(folder))}",
+        "hydra.sweep.subdir=${hydra.job.num}",
+        "hydra/job_logging=none",
+        "hydra/hydra_logging=none",
+    ]
+    with _composing("cosmos-transfer"):
+        hydra = GlobalHydra.instance().hydra
+        if hydra is None:
+            raise RuntimeError("Hydra was initialised a moment ago")
+        batches = hydra.multirun(
+            config_name=command,
+            task_function=partial(_at_point, task),
+            overrides=[*cleaned, *own],
+            with_log_configuration=False,
+        )
+        return [returned.return_value for batch in batches for returned in batch]
+
+
+def _at_point(task: Callable[[Any, Path], Any], config: Any) -> Any:
+    from hydra.core.hydra_config import HydraConfig
+    from omegaconf import OmegaConf
+
+    return task(OmegaConf.to_object(config), Path(HydraConfig.get().runtime.output_dir))
+
+
+@contextmanager
+def _composing(job: str = "app") -> Iterator[None]:
+    """Within, Hydra knows our files and classes; its complaints leave in our words."""
+    import hydra
+    from hydra.core.config_store import ConfigStore
 
     store = ConfigStore.instance()
     for group, node in GROUP_SCHEMAS.items():
         store.store(group=group, name="schema", node=node)
     for name, node in COMMAND_SCHEMAS.items():
         store.store(name=f"{name}_schema", node=node)
+    with (
+        _translated(),
+        hydra.initialize_config_dir(config_dir=str(CONFIG_DIR), version_base=None, job_name=job),
+    ):
+        yield
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    from hydra.errors import HydraException
+    from omegaconf.errors import OmegaConfBaseException
+
     try:
-        with hydra.initialize_config_dir(config_dir=str(CONFIG_DIR), version_base=None):
-            config = hydra.compose(config_name=command, overrides=cleaned)
-        settings = OmegaConf.to_object(config)
+        yield
     except ConfigError:
         raise
     except (HydraException, OmegaConfBaseException) as error:
@@ -77,9 +171,6 @@ def compose(command: str, overrides: Sequence[str], schema: type[Settings]) -> S
         if isinstance(error.__cause__, ConfigError):
             raise error.__cause__ from error
         raise ConfigError(_explain_hydra(error)) from error
-    if not isinstance(settings, schema):
-        raise TypeError(f"{command} composed to {type(settings).__name__}")
-    return settings
 
 
 def read_override(override: str, texts: frozenset[str] = frozenset()) -> str:
@@ -183,7 +274,9 @@ def _known_keys(schema: type, prefix: str = "") -> dict[str, bool]:
 def _refuse_unknown_keys(overrides: Sequence[str], schema: type) -> None:
     """Name the nearest key where an override names none."""
     known = _known_keys(schema)
-    groups = sorted(each.name for each in CONFIG_DIR.iterdir() if each.is_dir())
+    groups = sorted(
+        each.name for each in CONFIG_DIR.iterdir() if each.is_dir() and each.name != "hydra"
+    )
     for override in overrides:
         key, equals, value = override.partition("=")
         key = key.lstrip("+~")
@@ -241,6 +334,13 @@ def _explain_hydra(error: BaseException) -> str:
             expected=value.group(3).lower(),
             got=repr(value.group(1)),
             do="Give a value of that kind.",
+        )
+    if "submitit" in text and "Could not find" in text:
+        return explain(
+            "hydra/launcher",
+            expected="hydra-submitit-launcher",
+            got="none installed",
+            do="Run pip install 'cosmos-transfer[slurm]'.",
         )
     option = re.search(
         r"Could not find '([^']+)'.*?Available options in '([^']+)':\s*((?:[\w-]+\s*)+)", text

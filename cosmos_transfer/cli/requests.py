@@ -52,6 +52,7 @@ BESIDE_SPEC = (
     "output",
     "parallel",
     "dry_run",
+    "ray",
 )
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 import cosmos_transfer
+from cosmos_transfer.config import RaySettings
 from cosmos_transfer.controls.edge import EDGE_PRESETS
 from cosmos_transfer.controls.registry import prepare_control
 from cosmos_transfer.datasets.base import EpisodeSource, NewEpisode, new_clip_path, refuse_camera
@@ -138,6 +139,7 @@ def augment_dataset(
     checkpoint: str = "embedded",
     restyle: Restyle | None = None,
     workers: int = 1,
+    ray: RaySettings | None = None,
     flip_vertical: bool = False,
     rate: Fraction | int | None = None,
     on_item: OnItem | None = None,
@@ -164,6 +166,7 @@ def augment_dataset(
         checkpoint: What runs, where no ``restyle`` is given.
         restyle: A pipeline that is loaded already; for one worker.
         workers: Processes, each with the checkpoint.
+        ray: Actors of a Ray cluster instead; the source must be readable to all of them.
         flip_vertical: HDF5: pictures are stored with their rows from the bottom up.
         rate: HDF5: steps per second.
         on_item: Told each new episode and how it came out.
@@ -213,6 +216,7 @@ def augment_dataset(
         build_maker,
         (order, restyle),
         workers=workers,
+        ray=ray,
         keep_going=True,
         on_item=on_item,
         show_progress=show_progress,

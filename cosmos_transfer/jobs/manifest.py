@@ -22,7 +22,7 @@ import json
 import os
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -96,6 +96,18 @@ class Progress:
     counts: Mapping[str, int]
     items_per_hour: float | None  # over what was done so far; None before the second item
     remaining_s: float | None
+
+
+def joined(parts: Sequence[Progress]) -> Progress:
+    """How far several jobs are together; their rates add up, and the slowest says when it ends."""
+    counts = {state: sum(part.counts[state] for part in parts) for state in STATES}
+    rates = [part.items_per_hour for part in parts if part.items_per_hour is not None]
+    ends = [part.remaining_s for part in parts if part.remaining_s is not None]
+    return Progress(
+        counts=counts,
+        items_per_hour=sum(rates) if rates else None,
+        remaining_s=max(ends) if ends else None,
+    )
 
 
 def content_hash(values: Mapping[str, Any]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from tqdm import tqdm
 
+from cosmos_transfer.config import RaySettings
 from cosmos_transfer.errors import MediaError, TransferError, explain
 from cosmos_transfer.jobs.manifest import Manifest, Progress, Row
 
@@ -48,6 +49,7 @@ def run_job(
     arguments: tuple[Any, ...] = (),
     *,
     workers: int = 1,
+    ray: RaySettings | None = None,
     keep_going: bool = False,
     on_item: OnItem | None = None,
     show_progress: bool = False,
@@ -64,6 +66,7 @@ def run_job(
             importable by name where there are several workers.
         arguments: Plain values.
         workers: Processes. One: this process.
+        ray: Where its ``actors`` are more than none, they work instead.
         keep_going: Go on after an item that failed.
         on_item: Told each item and its state.
         show_progress: Draw a bar on stderr where that is a terminal.
@@ -75,7 +78,13 @@ def run_job(
     """
     manifest.release_abandoned()
     with _Watch(manifest, on_item, show_progress) as watch:
-        if workers == 1:
+        if ray is not None and ray.actors:
+            from cosmos_transfer.jobs.on_ray import run_on_ray
+
+            run_on_ray(
+                manifest, folder, build, arguments, ray, keep_going=keep_going, on_item=watch.tell
+            )
+        elif workers == 1:
             work(manifest, folder, build(*arguments), keep_going=keep_going, on_item=watch.tell)
         else:
             _run_workers(manifest, folder, build, arguments, workers, keep_going, watch)
@@ -141,15 +150,8 @@ def make_item(row: Row, folder: Path, make: Make) -> Made:
     except RefusedError as refused:
         return Made(state="refused", metrics=refused.metrics, outputs=(), error=_one_line(refused))
     except (TransferError, OSError) as failure:
-        if _is_full_disk(failure):
-            raise FullDiskError(
-                explain(
-                    str(folder),
-                    expected="room on the disk",
-                    got=f"none while {row.name} was made",
-                    do="Make room, then start this command again: nothing done is lost.",
-                )
-            ) from failure
+        if is_full_disk(failure):
+            raise full_disk(folder, row) from failure
         return Made(state="failed", metrics={}, outputs=(), error=_one_line(failure))
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
@@ -300,7 +302,19 @@ def _work_in_process(
         raise SystemExit(130) from None
 
 
-def _is_full_disk(error: BaseException | None) -> bool:
+def full_disk(folder: Path, row: Row) -> FullDiskError:
+    """The error of an item that there is no room for."""
+    return FullDiskError(
+        explain(
+            str(folder),
+            expected="room on the disk",
+            got=f"none while {row.name} was made",
+            do="Make room, then start this command again: nothing done is lost.",
+        )
+    )
+
+
+def is_full_disk(error: BaseException | None) -> bool:
     """Whether an error, or what it came from, says that there is no room."""
     while error is not None:
         if getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT):

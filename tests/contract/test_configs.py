@@ -24,6 +24,7 @@ def test_no_config_file_is_left_out() -> None:
     covered = {CONFIG_DIR / f"{choice.replace('=', '/')}.yaml" for choice in CHOICES}
     covered |= {CONFIG_DIR / "control" / f"{name}.yaml" for name in CONTROLS}
     covered.add(CONFIG_DIR / "generate.yaml")
+    covered |= {CONFIG_DIR / f"hydra/launcher/{name}.yaml" for name in ("local", "slurm")}
     assert set(CONFIG_DIR.rglob("*.yaml")) == covered
 
 
