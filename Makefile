@@ -79,14 +79,30 @@ bench-embedded-fast: $(STAMP)  ## what embedded-fast keeps of embedded; after be
 	$(BIN)/python -m benchmarks.embedded --workers 2 --threads 2 --checkpoint embedded-fast \
 		--only table,classifier,timing $(BENCH_FLAGS)
 
+bench-apps: $(STAMP)  ## measure the four applications of ngpc; BENCH_FLAGS="--only sdf"
+	$(BIN)/python -m benchmarks.apps $(BENCH_FLAGS)
+
 docs-cli: $(STAMP)  ## write the help texts to docs/cli/
 	$(BIN)/python scripts/write_cli_docs.py
 
-docs-images: $(STAMP)  ## run the demo and make its sheet README's picture
+docs-images: $(STAMP)  ## run the demo, make its sheet README's picture, and draw looks of held-out scenes
 	rm -rf outputs/docs-images
 	$(BIN)/cosmos-transfer demo --output outputs/docs-images
 	mkdir -p docs/images
 	cp outputs/docs-images/sheet.png docs/images/demo_sheet.png
+	$(BIN)/python scripts/render_looks_sheet.py docs/images/looks_sheet.png
+
+# The scene of docs/ngpc.md, from nothing to three looks of it.
+docs-scene: $(STAMP)  ## train a field on a procedural scene, restyle a new path, make its sheet docs' picture
+	rm -rf outputs/table outputs/table_field outputs/table_path outputs/table_looks
+	$(BIN)/ngpc make posed outputs/table
+	$(BIN)/ngpc fit nerf outputs/table --output outputs/table_field
+	$(BIN)/ngpc render outputs/table_field/field.safetensors --controls outputs/table_path \
+		--frames 9 --sweep 50 --height 64 --width 96
+	$(BIN)/cosmos-transfer generate scene=outputs/table_path \
+		prompts_file=configs/ngpc/scene/looks.txt output.dir=outputs/table_looks
+	mkdir -p docs/images
+	$(BIN)/cosmos-transfer show outputs/table_looks/*.json --output docs/images/scene_to_world.png --overwrite
 
 # How long to train; a run that was stopped goes on where it was.
 MINUTES ?= 120

@@ -53,53 +53,49 @@ def report(results: Mapping[str, Any], against: Mapping[str, Any] | None = None)
 
 
 def against(results: Mapping[str, Any], folder: Path = FOLDER) -> dict[str, Any] | None:
-    """What a variant is held against: every part from the newest run of ``embedded`` of its size
-    with as many clips; None for ``embedded`` itself."""
+    """What a variant is held against: the parts that runs of ``embedded`` measured on as many
+    clips, with its newest weights; None for ``embedded`` itself."""
     if results["checkpoint"]["id"] == MAIN:
         return None
     merged: dict[str, Any] = {}
-    for run in read_results("embedded", folder):
-        is_fit = run["checkpoint"]["id"] == MAIN and all(
-            run["settings"].get(key) == results["settings"].get(key)
-            for key in ("size", "num_frames")
-        )
-        if is_fit:
-            merged = {
-                part: run[part]
-                for part in SECTIONS
-                if part in run and _clips(run, part) == _clips(results, part)
-            } | merged
+    for run in _newest_weights(read_results("embedded", folder), MAIN):
+        for part in SECTIONS:
+            if part in run and part in results and _clips(run, part) == _clips(results, part):
+                merged.setdefault(part, run[part])
     return merged or None
 
 
 def readme(runs: Sequence[Mapping[str, Any]]) -> str:
-    """The page: of every checkpoint, every part from the newest run, on the most clips, that has
-    it; ``embedded`` first."""
+    """The page: of every checkpoint's newest weights, every part from the newest run, on the most
+    clips, that has it; ``embedded`` first."""
     pieces = [HEAD.rstrip()]
     ids = sorted({run["checkpoint"]["id"] for run in runs}, key=lambda name: (name != MAIN, name))
     main: dict[str, Any] = {}
     for checkpoint in ids:
         if checkpoint != MAIN:
             pieces.append(f"# {checkpoint}")
-        of_it = [run for run in runs if run["checkpoint"]["id"] == checkpoint]
+        of_it = _newest_weights(runs, checkpoint)
         merged: dict[str, Any] = {}
         for part, section in SECTIONS.items():
             having = [run for run in of_it if part in run]
             if not having:
                 continue
-            # Weights of another size are another model: the newest run's size counts.
-            size = having[0]["settings"].get("size")
-            having = [run for run in having if run["settings"].get("size") == size]
             most = max(_clips(run, part) for run in having)
             run = next(run for run in having if _clips(run, part) == most)
             merged[part] = run[part]
             pieces += [section(run), _source(run)]
-        if found := bars(merged, main if checkpoint != MAIN and main else None):
+        if found := bars(merged, None if checkpoint == MAIN else main):
             pieces.append("## Against the bars")
             pieces.append(_grid([HEADER, *(bar.cells() for bar in found)]))
         if checkpoint == MAIN:
             main = merged
     return "\n\n".join(pieces) + "\n"
+
+
+def _newest_weights(runs: Sequence[Mapping[str, Any]], checkpoint: str) -> list[Mapping[str, Any]]:
+    """The runs of a checkpoint that had the weights of its newest run, the newest first."""
+    of_it = [run for run in runs if run["checkpoint"]["id"] == checkpoint]
+    return [run for run in of_it if run["checkpoint"] == of_it[0]["checkpoint"]]
 
 
 def write_readme(path: Path = README, folder: Path = FOLDER) -> None:

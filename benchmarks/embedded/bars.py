@@ -18,6 +18,7 @@ LEAST_SHARE, LEAST_OWN_SHARE = 0.80, 0.75
 LEAST_SHARPNESS, LARGEST_FLICKER = 0.70, 1.5
 LEAST_READ = 0.85
 LEAST_DIVERSITY = 0.60
+LEAST_OF_SEEDS = 1e-6  # above zero: not the same clip twice
 LEAST_KEPT = 0.90
 LEAST_ELSEWHERE = 0.50
 LONGEST_S, LONGEST_FAST_S = 90.0, 15.0
@@ -164,7 +165,7 @@ def _diversity(part: Mapping[str, Any]) -> Iterator[Bar]:
 
 
 def _seeds(part: Mapping[str, Any]) -> Iterator[Bar]:
-    yield _estimate("4", "six seeds, mean distance", part["distance"], least=0.0)
+    yield _estimate("4", "six seeds, mean distance", part["distance"], least=LEAST_OF_SEEDS)
 
 
 def _regions(part: Mapping[str, Any]) -> Iterator[Bar]:

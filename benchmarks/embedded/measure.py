@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -99,6 +100,7 @@ def _pool(
 
 def _start(settings: Settings) -> None:
     global _bench
+    logging.basicConfig(level=logging.ERROR)  # as in the process that asks
     _bench = settings.load()
 
 

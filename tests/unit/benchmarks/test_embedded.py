@@ -9,13 +9,14 @@ import pytest
 import torch
 
 from benchmarks import report
-from benchmarks.embedded import attributes, diversity, fidelity, timing
+from benchmarks.embedded import attributes, bench, diversity, fidelity, timing
 from benchmarks.embedded.__main__ import main, parse
 from benchmarks.embedded.__main__ import run as run_command
 from benchmarks.embedded.bars import bars
 from benchmarks.embedded.bench import TRUE, WITHOUT, Bench
 from benchmarks.embedded.clip_log import ClipLog
 from benchmarks.embedded.fidelity import METRICS, Yardstick, summarise_table
+from benchmarks.embedded.parts import PARTS
 from benchmarks.embedded.prompts import count_right, look_statistics, luminance, white_share
 from benchmarks.embedded.weight_maps import half_changes
 from benchmarks.held_out import HeldOutClip, held_out_clip, partner
@@ -152,8 +153,10 @@ def test_the_whole_benchmark_on_a_tiny_model(
     monkeypatch.setattr(fidelity, "CONDITIONS", {name: fidelity.CONDITIONS[name] for name in few})
     monkeypatch.setattr(timing, "TIMED_STEPS", 1)
     monkeypatch.setattr(diversity, "NUM_SEEDS", 2)
-    monkeypatch.setattr(attributes, "NUM_SCENES", 4)
-    monkeypatch.setattr(attributes, "NUM_STEPS", 3)
+    monkeypatch.setattr(attributes, "NUM_SCENES", 1)
+    monkeypatch.setattr(attributes, "NUM_STEPS", 1)
+    for family, looks in bench.SIX_LOOKS.items():
+        monkeypatch.setitem(bench.SIX_LOOKS, family, dict(list(looks.items())[:3]))
     torch.manual_seed(0)
     for task in ("depth", "seg"):
         save_predictor(
@@ -166,7 +169,9 @@ def test_the_whole_benchmark_on_a_tiny_model(
         *("--checkpoint", str(tiny_checkpoint), "--predictors", str(tmp_path / "judges")),
         *("--results", str(tmp_path / "results")),
     ]
-    main(["--clips", "2", *command])
+    everything = [*PARTS, "timing"]
+    everything.remove("mujoco")  # needs a library to draw with
+    main(["--clips", "1", "--only", ",".join(everything), *command])
     printed = capsys.readouterr().out
     (run,) = read_results("embedded", tmp_path / "results")
     assert run["checkpoint"]["id"] == "tiny-random"
@@ -176,15 +181,15 @@ def test_the_whole_benchmark_on_a_tiny_model(
         rows["true render"]["edge_f1"]["value"] > rows["shuffled true render"]["edge_f1"]["value"]
     )
     assert rows["no controls"] != rows["edge at 1"]
-    assert run["prompts"]["true renders"]["night_darker"] == 2
+    assert run["prompts"]["true renders"]["night_darker"] == 1
     assert run["timing"]["steps"] == 1
     assert run["sharpness"]["gradient_energy"]["ratio"]["value"] > 0
     assert run["sharpness"]["flicker"]["true_render"]["value"] > 0
-    assert run["classifier"]["attributes"]["time_of_day"]["num_clips"] == 2
+    assert run["classifier"]["attributes"]["time_of_day"]["num_clips"] == 1
     assert run["diversity"]["distance"]["true_renders"]["value"] > 0
     assert run["seeds"]["distance"]["value"] > 0
     assert set(run["mask"]) == {"edge_f1", "edge_f1_1px"}
-    assert run["clips_measured"]["table"] == 2
+    assert run["clips_measured"]["table"] == 1
     for title in ("Fidelity", "Share of the gap", "Sharpness", "Prompts", "Weight maps", "Time"):
         assert title in printed
     assert "four controls close, mask mIoU" in printed
@@ -219,7 +224,7 @@ def test_a_log_that_was_cut_short_is_read_up_to_there(tmp_path: Path) -> None:
     assert not read.has("table", 3)
 
 
-def run_of(checkpoint: str = "embedded", size: str = "96x64", **parts: object) -> dict:
+def run_of(checkpoint: str = "embedded", weights: str = "new", **parts: object) -> dict:
     machine = {"gpu": None, "cores": 2, "processor": "P", "threads": 1, "load_average": 0.0}
     settings = {"steps": 12, "sampler": "euler", "guidance_scale": 1.5}
     return {
@@ -227,8 +232,8 @@ def run_of(checkpoint: str = "embedded", size: str = "96x64", **parts: object) -
         "commit": "abc",
         "device": "cpu",
         "hardware": machine,
-        "checkpoint": {"id": checkpoint},
-        "settings": settings | {"num_clips": 48, "size": size, "num_frames": 9},
+        "checkpoint": {"id": checkpoint, "sha256": {"model": weights}},
+        "settings": settings | {"num_clips": 48},
         **parts,
     }
 
@@ -258,23 +263,24 @@ def test_the_page_takes_every_part_from_the_newest_run_on_the_most_clips() -> No
         run_of(file="d.json", timing=timing_of(7.0), clips_measured={"timing": 4}),
         run_of(file="c.json", timing=timing_of(5.0)),
         run_of(file="b.json", timing=timing_of(3.0)),
-        run_of(file="a.json", size="9x9", table=table_of(0.5)),
+        run_of(file="a.json", weights="old", table=table_of(0.5)),
         run_of("embedded-fast", file="e.json", timing=timing_of(2.0, 4)),
     ]
     page = report.readme(runs)
     assert "5.0 s (median" in page
     assert "results/c.json" in page
     assert "7.0 s (median" not in page
+    assert "Fidelity" not in page  # of weights that were replaced
     assert page.index("# embedded-fast") > page.index("results/c.json")
     assert "at most 15" in page
     assert "at most 90" in page
 
 
-def test_a_variant_is_held_against_the_newest_run_of_its_size(tmp_path: Path) -> None:
+def test_a_variant_is_held_against_the_newest_weights_on_as_many_clips(tmp_path: Path) -> None:
     for name, run in (
-        ("3", run_of(size="9x9", table=table_of(0.1))),
+        ("3", run_of(table=table_of(0.1), clips_measured={"table": 4})),
         ("2", run_of(table=table_of(0.8))),
-        ("1", run_of(table=table_of(0.2))),
+        ("1", run_of(weights="old", table=table_of(0.2))),
     ):
         (tmp_path / f"{name}_embedded.json").write_text(json.dumps(run))
     fast = run_of("embedded-fast", table=table_of(0.6))
