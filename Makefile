@@ -82,6 +82,9 @@ bench-embedded-fast: $(STAMP)  ## what embedded-fast keeps of embedded; after be
 bench-apps: $(STAMP)  ## measure the four applications of ngpc; BENCH_FLAGS="--only sdf"
 	$(BIN)/python -m benchmarks.apps $(BENCH_FLAGS)
 
+bench-ngpc: $(STAMP)  ## ngpc's compiled kernels beside eager PyTorch; BENCH_FLAGS="--ways eager"
+	$(BIN)/python -m benchmarks.ngpc_kernels $(BENCH_FLAGS)
+
 docs-cli: $(STAMP)  ## write the help texts to docs/cli/
 	$(BIN)/python scripts/write_cli_docs.py
 
@@ -106,9 +109,11 @@ docs-scene: $(STAMP)  ## train a field on a procedural scene, restyle a new path
 
 # How long to train; a run that was stopped goes on where it was.
 MINUTES ?= 120
+TEXT_MINUTES ?= 15
 DECODER_MINUTES ?= 30
 train-embedded: $(STAMP)  ## render clips, train the embedded checkpoint, export it to runs/embedded
 	$(BIN)/cosmos-transfer train data
+	env -u OMP_NUM_THREADS $(BIN)/cosmos-transfer train text --minutes $(TEXT_MINUTES)
 	env -u OMP_NUM_THREADS $(BIN)/cosmos-transfer train joint --minutes $(MINUTES)
 	env -u OMP_NUM_THREADS $(BIN)/cosmos-transfer train autoencoder --minutes $(DECODER_MINUTES)
 	$(BIN)/cosmos-transfer train export --output runs/embedded --overwrite

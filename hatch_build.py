@@ -19,21 +19,24 @@ class CompiledKernels(BuildHookInterface):
     """Adds the compiled kernels to a wheel, or puts them into the tree of an editable install."""
 
     PLUGIN_NAME = "custom"
+    folder: tempfile.TemporaryDirectory[str] | None = None
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile; say so where that is not possible, and go on."""
+        """Compile, once for the same sources; say so where that is not possible, and go on."""
         if self.target_name != "wheel":
             return
         compiled = self._load()
-        package = Path(self.root) / "ngpc" / "backends" / "cpu"
-        is_editable = version == "editable"
-        self.folder = None if is_editable else tempfile.TemporaryDirectory()
-        try:
-            path = compiled.compile_kernels(package if self.folder is None else self.folder.name)
-        except compiled.CompilationError as error:
-            self.app.display_warning(f"ngpc without compiled kernels: {error}")
-            return
-        if self.folder is not None:
+        path = compiled.library_path()  # of these very sources, from an editable install
+        if path is None:
+            self.folder = None if version == "editable" else tempfile.TemporaryDirectory()
+            try:
+                path = compiled.compile_kernels(
+                    self.folder.name if self.folder else compiled.PACKAGE
+                )
+            except compiled.CompilationError as error:
+                self.app.display_warning(f"ngpc without compiled kernels: {error}")
+                return
+        if version != "editable":
             build_data["force_include"][str(path)] = f"ngpc/backends/cpu/{path.name}"
         build_data["pure_python"] = False
         platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
@@ -41,7 +44,7 @@ class CompiledKernels(BuildHookInterface):
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
         """Remove what was compiled beside the wheel."""
-        if getattr(self, "folder", None) is not None:
+        if self.folder is not None:
             self.folder.cleanup()
 
     def _load(self) -> Any:

@@ -71,24 +71,10 @@ NGPC_INLINE uint32_t remainder(uint32_t number, const Level& level) {
     return static_cast<uint32_t>((static_cast<unsigned __int128>(low) * level.num_entries) >> 64);
 }
 
-// Row numbers beyond the end begin again. Powers of two are masked, the usual overhang by one grid
-// line is subtracted, the rest is divided.
-NGPC_INLINE UintLanes wrap(UintLanes index, const Level& level) {
-    const uint32_t size = level.num_entries;
-    if ((size & (size - 1)) == 0) return index & (size - 1);
-    UintLanes wrapped = index - ((UintLanes)(index >= size) & size);
-    const UintLanes is_beyond = (UintLanes)(wrapped >= size);
-    uint32_t any = 0;
-    for (int lane = 0; lane < LANES; ++lane) any |= is_beyond[lane];
-    if (any == 0) return wrapped;
-    for (int lane = 0; lane < LANES; ++lane) wrapped[lane] = remainder(index[lane], level);
-    return wrapped;
-}
-
 // Cells, fractions and the corners' rows of one block; positions axis by axis.
 template <int D, int CORNERS>
-void locate(const float* const* positions, const Level& level, const float* table, size_t width,
-            Located& located) {
+void locate(const float* const* positions, const Level& level, Located& located) {
+    const uint32_t size = level.num_entries;
     for (int first = 0; first < BLOCK; first += LANES) {
         UintLanes along[D][2];
         uint32_t stride = 1;
@@ -107,18 +93,32 @@ void locate(const float* const* positions, const Level& level, const float* tabl
             along[axis][1] = along[axis][0] + factor;
             stride *= level.resolution;
         }
+        if (level.is_hashed) {
+            for (int corner = 0; corner < CORNERS; ++corner) {
+                UintLanes index = along[0][corner & 1];
+                for (int axis = 1; axis < D; ++axis) index ^= along[axis][corner >> axis & 1];
+                store_lanes(located.entry[corner] + first, index & (size - 1));  // a power of two
+            }
+            continue;
+        }
+        // Rows beyond the end begin again: the usual overhang by a grid line is subtracted, what is
+        // still beyond is divided.
+        UintLanes is_beyond{};
         for (int corner = 0; corner < CORNERS; ++corner) {
             UintLanes index = along[0][corner & 1];
-            for (int axis = 1; axis < D; ++axis) {
-                const UintLanes next = along[axis][corner >> axis & 1];
-                index = level.is_hashed ? index ^ next : index + next;
-            }
-            store_lanes(located.entry[corner] + first, wrap(index, level));
+            for (int axis = 1; axis < D; ++axis) index += along[axis][corner >> axis & 1];
+            store_lanes(located.entry[corner] + first, index);
+            is_beyond |= (UintLanes)(index - ((UintLanes)(index >= size) & size) >= size);
         }
-    }
-    for (int corner = 0; corner < CORNERS; ++corner) {
-        for (int point = 0; point < BLOCK; ++point) {
-            __builtin_prefetch(table + width * located.entry[corner][point]);
+        const bool is_divided = any(is_beyond);
+        for (int corner = 0; corner < CORNERS; ++corner) {
+            uint32_t* entry = located.entry[corner] + first;
+            if (is_divided) {
+                for (int lane = 0; lane < LANES; ++lane) entry[lane] = remainder(entry[lane], level);
+            } else {
+                const UintLanes index = load_lanes(entry);
+                store_lanes(entry, index - ((UintLanes)(index >= size) & size));
+            }
         }
     }
 }
@@ -188,9 +188,20 @@ void mix_slopes(const Located& located, int interpolation, float scale,
     }
 }
 
+// Fetches a point's rows. One point of the next block is fetched for every point that is mixed: a
+// burst of all would fill the queue of what is on its way, and wait.
 template <int CORNERS, int F>
-void gather(const float* table, const Located& located, const Corners& weights, float* values) {
+NGPC_INLINE void fetch(const float* table, const Located& located, int point) {
+    for (int corner = 0; corner < CORNERS; ++corner) {
+        __builtin_prefetch(table + size_t{F} * located.entry[corner][point]);
+    }
+}
+
+template <int CORNERS, int F>
+void gather(const float* table, const Located& located, const Located& next, const Corners& weights,
+            float* values) {
     for (int point = 0; point < BLOCK; ++point) {
+        fetch<CORNERS, F>(table, next, point);
         typename Row<F>::Type sum =
             weights.value[0][point] * load_row<F>(table + size_t{F} * located.entry[0][point]);
         for (int corner = 1; corner < CORNERS; ++corner) {
@@ -202,8 +213,10 @@ void gather(const float* table, const Located& located, const Corners& weights, 
 }
 
 template <int CORNERS, int F>
-void scatter(float* table, const Located& located, const Corners& weights, const float* upstream) {
+void scatter(float* table, const Located& located, const Located& next, const Corners& weights,
+             const float* upstream) {
     for (int point = 0; point < BLOCK; ++point) {
+        fetch<CORNERS, F>(table, next, point);
         const typename Row<F>::Type change = load_row<F>(upstream + F * point);
         for (int corner = 0; corner < CORNERS; ++corner) {
             auto* row = reinterpret_cast<typename Row<F>::Type*>(
@@ -215,8 +228,10 @@ void scatter(float* table, const Located& located, const Corners& weights, const
 
 // Every corner's row times the point's upstream.
 template <int CORNERS, int F>
-void project(const float* table, const Located& located, const float* upstream, Corners& products) {
+void project(const float* table, const Located& located, const Located& next, const float* upstream,
+             Corners& products) {
     for (int point = 0; point < BLOCK; ++point) {
+        fetch<CORNERS, F>(table, next, point);
         const typename Row<F>::Type change = load_row<F>(upstream + F * point);
         for (int corner = 0; corner < CORNERS; ++corner) {
             products.value[corner][point] =
@@ -394,7 +409,7 @@ void run_level(const Call& call, const Scratch& scratch, int64_t count, int leve
     const bool is_scattered = WORK == Work::table_gradient;
     const float* table = (is_scattered ? call.result : call.table) + level.offset * F;
     float* features = scratch.features + level_index * call.tile * F;
-    Located located[2];
+    Located located[2] = {};
     Corners corners;
     const auto columns = [&](float* const* from, int64_t first, const float** to) {
         for (int axis = 0; axis < D; ++axis) to[axis] = from[axis] + first;
@@ -402,16 +417,17 @@ void run_level(const Call& call, const Scratch& scratch, int64_t count, int leve
     const auto look_up = [&](int64_t first, Located& into) {
         const float* positions[D];
         columns(scratch.positions, first, positions);
-        locate<D, CORNERS>(positions, level, table, F, into);
+        locate<D, CORNERS>(positions, level, into);
     };
     look_up(0, located[0]);
     for (int64_t first = 0; first < count; first += BLOCK) {
         const Located& here = located[first / BLOCK % 2];
-        if (first + BLOCK < count) look_up(first + BLOCK, located[(first / BLOCK + 1) % 2]);
+        Located& next = located[(first / BLOCK + 1) % 2];  // after the last block, what it was
+        if (first + BLOCK < count) look_up(first + BLOCK, next);
         const float* directions[D];
         columns(scratch.directions, first, directions);
         if constexpr (WORK == Work::position_gradient) {
-            project<CORNERS, F>(table, here, features + first * F, corners);
+            project<CORNERS, F>(table, here, next, features + first * F, corners);
             float* gradient[D];
             for (int axis = 0; axis < D; ++axis) gradient[axis] = scratch.gradient[axis] + first;
             const auto add = call.directions != nullptr ? add_curvature<D> : add_gradient<D>;
@@ -421,9 +437,9 @@ void run_level(const Call& call, const Scratch& scratch, int64_t count, int leve
                 call.directions != nullptr ? mix_slopes<D, CORNERS> : mix_weights<D, CORNERS>;
             mix(here, interpolation, scale, directions, corners);
             if constexpr (WORK == Work::values) {
-                gather<CORNERS, F>(table, here, corners, features + first * F);
+                gather<CORNERS, F>(table, here, next, corners, features + first * F);
             } else {
-                scatter<CORNERS, F>(call.result + level.offset * F, here, corners, features + first * F);
+                scatter<CORNERS, F>(call.result + level.offset * F, here, next, corners, features + first * F);
             }
         }
     }

@@ -35,12 +35,25 @@ NGPC_INLINE FloatLanes load_lanes(const float* from) {
     return *reinterpret_cast<const UnalignedFloatLanes*>(from);
 }
 
+NGPC_INLINE UintLanes load_lanes(const uint32_t* from) {
+    return *reinterpret_cast<const UnalignedUintLanes*>(from);
+}
+
 NGPC_INLINE void store_lanes(float* to, FloatLanes values) {
     *reinterpret_cast<UnalignedFloatLanes*>(to) = values;
 }
 
 NGPC_INLINE void store_lanes(uint32_t* to, UintLanes values) {
     *reinterpret_cast<UnalignedUintLanes*>(to) = values;
+}
+
+// Whether any lane is not zero.
+NGPC_INLINE bool any(UintLanes lanes) {
+    uint64_t halves[LANES / 2];
+    std::memcpy(halves, &lanes, sizeof(halves));
+    uint64_t together = 0;
+    for (int index = 0; index < LANES / 2; ++index) together |= halves[index];
+    return together != 0;
 }
 
 // F features of one entry.
