@@ -25,7 +25,7 @@ from typing import Any
 import cv2
 import numpy as np
 from av.video.reformatter import ColorRange, Interpolation, VideoReformatter
-from jaxtyping import Num, UInt8
+from jaxtyping import Float32, Num, UInt8
 
 from cosmos_transfer.shapes import Size
 
@@ -51,10 +51,11 @@ _GREEN_UNIT = 1 / 128
 
 
 class FrameColors:
-    """Converts the frames of one stream, keeping FFmpeg's tables from frame to frame."""
+    """Converts the frames of one stream, keeping tables and memory from frame to frame."""
 
     def __init__(self) -> None:
         self._reformatter = VideoReformatter()
+        self._scratch: dict[tuple[int, ...], Float32[np.ndarray, "_ _"]] = {}
 
     def convert(
         self, frame: Any, pixel_format: str, size: Size | None = None
@@ -70,7 +71,7 @@ class FrameColors:
             )
             is_limited = frame.format.name in _YUV and not is_full
             if (is_full or is_limited) and size is not None and _fits_color_planes(frame, size):
-                return _averaged_yuv_to_rgb(frame, size, _FULL if is_full else _LIMITED)
+                return self._averaged_yuv_to_rgb(frame, size, _FULL if is_full else _LIMITED)
             if is_limited:
                 return self._limited_yuv_to_rgb(frame)
         converted = self._reformatter.reformat(
@@ -83,6 +84,23 @@ class FrameColors:
             frame, format="yuv444p16le", interpolation=_EXACT, threads=1
         )
         return _apply_matrix(*_planes(full, np.uint16), level=256, frame=frame)
+
+    def _averaged_yuv_to_rgb(
+        self, frame: Any, size: Size, levels: tuple[float, float, float]
+    ) -> UInt8[np.ndarray, "h w 3"]:
+        bits = frame.format.components[0].bits
+        planes = _planes(frame, np.uint8 if bits == 8 else np.uint16)
+        y, b, r = (self._average(plane, size) for plane in planes)
+        return _apply_matrix(y, b, r, level=1 << (bits - 8), frame=frame, levels=levels)
+
+    def _average(
+        self, plane: Num[np.ndarray, "_ _"], size: Size
+    ) -> Float32[np.ndarray, "{size.height} {size.width}"]:
+        scratch = self._scratch.get(plane.shape)
+        if scratch is None:
+            scratch = self._scratch.setdefault(plane.shape, np.empty(plane.shape, np.float32))
+        np.copyto(scratch, plane)
+        return cv2.resize(scratch, (size.width, size.height), interpolation=cv2.INTER_AREA)
 
 
 def _planes(frame: Any, dtype: type[np.integer[Any]]) -> list[np.ndarray]:
@@ -98,19 +116,6 @@ def _fits_color_planes(frame: Any, size: Size) -> bool:
     covers = frame.width % color.width == 0 and frame.height % color.height == 0
     shrinks = (size.height, size.width) != (frame.height, frame.width)
     return covers and shrinks and size.height <= color.height and size.width <= color.width
-
-
-def _averaged_yuv_to_rgb(
-    frame: Any, size: Size, levels: tuple[float, float, float]
-) -> UInt8[np.ndarray, "h w 3"]:
-    bits = frame.format.components[0].bits
-    y, b, r = (
-        cv2.resize(
-            plane.astype(np.float32), (size.width, size.height), interpolation=cv2.INTER_AREA
-        )
-        for plane in _planes(frame, np.uint8 if bits == 8 else np.uint16)
-    )
-    return _apply_matrix(y, b, r, level=1 << (bits - 8), frame=frame, levels=levels)
 
 
 def _apply_matrix(
