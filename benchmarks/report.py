@@ -53,16 +53,12 @@ def report(results: Mapping[str, Any], against: Mapping[str, Any] | None = None)
 
 
 def against(results: Mapping[str, Any], folder: Path = FOLDER) -> dict[str, Any] | None:
-    """What a variant is held against: the parts that runs of ``embedded`` measured on as many
-    clips, with its newest weights; None for ``embedded`` itself."""
+    """What a variant is held against: every part of ``embedded``, with its newest weights, on the
+    most clips; None for ``embedded`` itself."""
     if results["checkpoint"]["id"] == MAIN:
         return None
-    merged: dict[str, Any] = {}
-    for run in _newest_weights(read_results("embedded", folder), MAIN):
-        for part in SECTIONS:
-            if part in run and part in results and _clips(run, part) == _clips(results, part):
-                merged.setdefault(part, run[part])
-    return merged or None
+    runs = _merged(_newest_weights(read_results("embedded", folder), MAIN))
+    return {part: run[part] for part, run in runs.items()} or None
 
 
 def readme(runs: Sequence[Mapping[str, Any]]) -> str:
@@ -74,22 +70,26 @@ def readme(runs: Sequence[Mapping[str, Any]]) -> str:
     for checkpoint in ids:
         if checkpoint != MAIN:
             pieces.append(f"# {checkpoint}")
-        of_it = _newest_weights(runs, checkpoint)
-        merged: dict[str, Any] = {}
-        for part, section in SECTIONS.items():
-            having = [run for run in of_it if part in run]
-            if not having:
-                continue
-            most = max(_clips(run, part) for run in having)
-            run = next(run for run in having if _clips(run, part) == most)
-            merged[part] = run[part]
-            pieces += [section(run), _source(run)]
-        if found := bars(merged, None if checkpoint == MAIN else main):
+        merged = _merged(_newest_weights(runs, checkpoint))
+        for part, run in merged.items():
+            pieces += [SECTIONS[part](run), _source(run)]
+        parts = {part: run[part] for part, run in merged.items()}
+        if found := bars(parts, None if checkpoint == MAIN else main):
             pieces.append("## Against the bars")
             pieces.append(_grid([HEADER, *(bar.cells() for bar in found)]))
         if checkpoint == MAIN:
-            main = merged
+            main = parts
     return "\n\n".join(pieces) + "\n"
+
+
+def _merged(runs: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """By part the newest run on the most clips that has it, of runs that begin with the newest."""
+    found = {}
+    for part in SECTIONS:
+        if having := [run for run in runs if part in run]:
+            most = max(_clips(run, part) for run in having)
+            found[part] = next(run for run in having if _clips(run, part) == most)
+    return found
 
 
 def _newest_weights(runs: Sequence[Mapping[str, Any]], checkpoint: str) -> list[Mapping[str, Any]]:

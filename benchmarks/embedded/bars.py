@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from statistics import fmean
 from typing import Any
 
-FOUR = "all four at 0.25"
+FOUR, WITHOUT, TRUE = "all four at 0.25", "no controls", "true render"
 OWN_METRIC = {"edge": "edge_f1", "depth": "depth_si_rmse", "seg": "mask_miou", "vis": "blur_ssim"}
 NAMES = {
     "edge_f1": "edge F1",
@@ -87,27 +89,48 @@ def bars(run: Mapping[str, Any], against: Mapping[str, Any] | None = None) -> li
 
 
 def kept(run: Mapping[str, Any], against: Mapping[str, Any]) -> list[Bar]:
-    """How much of another run's lines 1 and 3 a run keeps."""
+    """How much of another run's lines 1 and 3 a run keeps, over the clips that both measured."""
     found = []
     if "table" in run and "table" in against:
         for metric, name in NAMES.items():
-            ours, theirs = (
-                each["table"]["shares"][FOUR][metric]["value"] for each in (run, against)
+            ours, theirs = _over_both(
+                run["table"]["per_clip"], against["table"]["per_clip"], partial(_share, metric)
             )
-            found.append(
-                Bar(
-                    line="6",
-                    what=f"kept of the share closed, {name}",
-                    value=ours / theirs,
-                    least=LEAST_KEPT,
-                )
-            )
+            what = f"kept of the share closed, {name}"
+            found.append(Bar(line="6", what=what, value=ours / theirs, least=LEAST_KEPT))
     if "classifier" in run and "classifier" in against:
-        ours, theirs = (each["classifier"]["ratio"]["value"] for each in (run, against))
-        found.append(
-            Bar(line="6", what="kept of the attributes", value=ours / theirs, least=LEAST_KEPT)
+        ours, theirs = _over_both(
+            run["classifier"]["per_clip"], against["classifier"]["per_clip"], _read
         )
+        what = "kept of the attributes read"
+        found.append(Bar(line="6", what=what, value=ours / theirs, least=LEAST_KEPT))
     return found
+
+
+def _over_both(
+    run: Mapping[str, Any],
+    against: Mapping[str, Any],
+    figure: Callable[[Mapping[str, Any], int], float],
+) -> tuple[float, float]:
+    """A figure of either run over the first clips, as many as both have."""
+    num_clips = min(_num_clips(each) for each in (run, against))
+    return figure(run, num_clips), figure(against, num_clips)
+
+
+def _num_clips(per_clip: Mapping[str, Any]) -> int:
+    first = next(iter(per_clip.values()))
+    return len(next(iter(first.values())) if isinstance(first, Mapping) else first)
+
+
+def _share(metric: str, per_clip: Mapping[str, Any], num_clips: int) -> float:
+    four, without, true = (
+        fmean(per_clip[name][metric][:num_clips]) for name in (FOUR, WITHOUT, TRUE)
+    )
+    return (four - without) / (true - without)
+
+
+def _read(per_clip: Mapping[str, Any], num_clips: int) -> float:
+    return fmean(per_clip["outputs"][:num_clips]) / fmean(per_clip["true_renders"][:num_clips])
 
 
 def _estimate(line: str, what: str, estimate: Mapping[str, float], **bar: float) -> Bar:
@@ -189,10 +212,10 @@ def _mujoco(part: Mapping[str, Any]) -> Iterator[Bar]:
 
 def _timing(part: Mapping[str, Any]) -> Iterator[Bar]:
     is_fast = part["steps"] <= FEW_STEPS
+    what = f"seconds for {part['num_frames']} frames, {part['steps']} steps"
+    for name in ("size", "guidance_scale", "threads"):
+        if name in part:  # earlier runs did not say it
+            what += f", {name.removesuffix('_scale')} {part[name]}"
     yield Bar(
-        line="time",
-        what=f"seconds for {part['num_frames']} frames of {part['size']}, {part['steps']} steps, "
-        f"guidance {part['guidance_scale']:g}, {part['threads']} threads",
-        value=part["seconds"],
-        most=LONGEST_FAST_S if is_fast else LONGEST_S,
+        line="time", what=what, value=part["seconds"], most=LONGEST_FAST_S if is_fast else LONGEST_S
     )

@@ -37,6 +37,7 @@ def summarise_classifier(clips: Sequence[Mapping[str, Mapping[str, bool]]]) -> d
         "accuracy": {side: mean_over_clips(each).as_mapping() for side, each in shares.items()},
         "ratio": ratio_of_means(shares["outputs"], shares["true_renders"]).as_mapping(),
         "attributes": by_attribute,
+        "per_clip": {side: [round(share, 4) for share in each] for side, each in shares.items()},
     }
 
 
