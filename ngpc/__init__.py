@@ -30,7 +30,12 @@ _HOMES = {
         "network_from_json",
         "network_to_json",
     ),
+    "ngpc.data.control_folders": ("write_control_folder",),
     "ngpc.data.images": ("Image", "read_image", "write_image"),
+    "ngpc.data.meshes": ("Mesh", "read_mesh", "write_ply"),
+    "ngpc.data.posed_images": ("PosedImages", "load_views", "read_posed_images"),
+    "ngpc.data.posed_scenes": ("write_posed_scene",),
+    "ngpc.data.volumes": ("Volume", "procedural_cloud", "read_volume"),
     "ngpc.encodings": (
         "Composite",
         "Frequency",
@@ -49,6 +54,8 @@ _HOMES = {
         "NgpcError",
         "ShapeError",
     ),
+    "ngpc.fields.distance": ("DistanceField",),
+    "ngpc.fields.field_files": ("load_field", "save_field"),
     "ngpc.fields.flat": (
         "Encoding",
         "Network",
@@ -57,6 +64,10 @@ _HOMES = {
         "supports_jit_fusion",
     ),
     "ngpc.fields.image": ("ImageField", "load_image_field", "render_image", "save_image_field"),
+    "ngpc.fields.radiance": ("RadianceField",),
+    "ngpc.fields.volume": ("VolumeField",),
+    "ngpc.geometry.boxes": ("Box",),
+    "ngpc.geometry.paths": ("look_at", "orbit", "pinhole"),
     "ngpc.networks.fused_mlp": ("FusedMLP",),
     "ngpc.ops": (
         "apply_mlp",
@@ -67,6 +78,8 @@ _HOMES = {
         "encode_spherical_harmonics",
         "encode_triangle_wave",
     ),
+    "ngpc.rendering.radiance": ("render_view",),
+    "ngpc.rendering.views": ("RenderedView", "render_distance_view", "render_volume_view"),
     "ngpc.serialization": (
         "Snapshot",
         "load_module",
@@ -76,6 +89,9 @@ _HOMES = {
     ),
     "ngpc.shapes": ("GridKind", "GridLayout"),
     "ngpc.tasks.image": ("ImageFit", "fit_image", "image_psnr"),
+    "ngpc.tasks.nerf": ("NerfFit", "NerfFitConfig", "fit_nerf", "score_nerf"),
+    "ngpc.tasks.sdf": ("SdfFit", "SdfFitConfig", "extract_mesh", "fit_sdf", "score_sdf"),
+    "ngpc.tasks.volume": ("VolumeFit", "VolumeFitConfig", "fit_volume", "path_traced_picture"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

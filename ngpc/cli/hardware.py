@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
+import functools
 import json
 from pathlib import Path
 
@@ -14,12 +16,18 @@ PARTS = ("encoding_s", "mlp_s", "rest_s")
 
 
 def hardware_command(arguments: argparse.Namespace) -> int:
-    """Print the report, or what a cluster would give for a measured frame."""
+    """Print the report, or what a cluster would give for frames that were or are measured."""
     if arguments.report:
         _print_report()
         return 0
     model = NGPCModel(num_processors=arguments.processors, calibration=arguments.calibration)
-    for name, breakdown in read_breakdowns(arguments.breakdown).items():
+    if arguments.measure is not None:
+        breakdowns = measured_breakdowns(arguments)
+        parts = {name: dataclasses.asdict(each) for name, each in breakdowns.items()}
+        print(json.dumps(parts, indent=1))
+    else:
+        breakdowns = read_breakdowns(arguments.breakdown)
+    for name, breakdown in breakdowns.items():
         frame = model.frame_time(breakdown)
         print(
             f"{name}: {1000 * breakdown.total_s:.4g} ms -> {1000 * frame.seconds:.4g} ms, "
@@ -60,6 +68,43 @@ def read_breakdowns(path: Path) -> dict[str, Breakdown]:
         name: Breakdown(**{part: float(parts[part]) for part in PARTS})
         for name, parts in content.items()
     }
+
+
+def measured_breakdowns(arguments: argparse.Namespace) -> dict[str, Breakdown]:
+    """One frame of every field, measured here; the name of each is its folder's and kind's.
+
+    Raises:
+        CheckpointError: a file is no field.
+    """
+    from ngpc.cli.cameras import pose_around
+    from ngpc.cli.devices import check_placement
+    from ngpc.cli.render import SCENES, scene_renderer
+    from ngpc.fields.field_files import format_of, load_field
+    from ngpc.fields.image import load_image_field, render_image
+    from ngpc.fields.volume import VolumeField
+    from ngpc.geometry.paths import pinhole
+    from ngpc.hardware.measured import measure_frame
+
+    check_placement(arguments.device, arguments.backend)
+    height, width = arguments.height, arguments.width
+    kinds = {kind.FORMAT: kind for kind in SCENES}
+    found = {}
+    for path in arguments.measure:
+        kind = kinds.get(format_of(path) or "")
+        name = f"{path.parent.name or path.stem}, {width}x{height}"
+        if kind is None:
+            image = load_image_field(path, backend=arguments.backend).to(arguments.device)
+            found[name] = measure_frame(
+                image, functools.partial(render_image, image, height=height, width=width)
+            )
+            continue
+        field = load_field(kind, path, backend=arguments.backend).to(arguments.device)
+        render = scene_renderer(field, (0.0, 0.0, 0.0))
+        camera = pinhole(height=height, width=width, horizontal_fov_deg=40.0)
+        box = None if isinstance(field, VolumeField) else field.box
+        pose = pose_around(box, elevation_deg=25.0)
+        found[name] = measure_frame(field, functools.partial(render, camera, pose))
+    return found
 
 
 def _print_report() -> None:

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from PIL import Image as PillowImage
 from PIL import UnidentifiedImageError
 
 from ngpc.errors import MediaError, explain
+from ngpc.geometry.boxes import Box, cube_around
 from ngpc.geometry.cameras import Intrinsics, opengl_to_opencv
 
 EXTENSIONS = (".png", ".jpg", ".jpeg", ".exr")  # in the order they are tried
 DISTORTIONS = ("k1", "k2", "k3", "k4", "p1", "p2")
+INSTANT_NGP_SCALE, INSTANT_NGP_OFFSET = 0.33, 0.5  # world to unit cube, where a file is silent
 PINHOLES = ("OPENCV", "PINHOLE", "SIMPLE_PINHOLE")
 
 
@@ -36,6 +38,7 @@ class PosedImage:
     """OpenCV axes, world units of the file."""
     intrinsics: Intrinsics
     depth_path: Path | None = None
+    segmentation_path: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +49,33 @@ class PosedImages:
     aabb_scale: float
     """Side of the scene's box, in unit cubes; 1 where the file is silent."""
     path: Path
+    box: Box
+    """What a field of it covers, in world units: see :func:`read_posed_images`."""
+    depth_scale: float | None = None
+    """World units to one of a stored depth; None where the file does not say."""
+    labels: Mapping[int, str] = field(default_factory=dict)
+    """Names of the ids in segmentations."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadedViews:
+    """Pictures of equal size, stacked."""
+
+    rgba_srgb: Float[np.ndarray, "n h w 4"]
+    """float32 in [0, 1], not premultiplied; alpha is 1 where a picture has none."""
+    ids: Int[np.ndarray, "n h w"] | None
+    """None where a view has no segmentation."""
+    depth: Float[np.ndarray, "n h w"] | None
+    """World units along the camera's axis, 0 where unknown; None where a view has none."""
 
 
 def read_posed_images(path: Path) -> PosedImages:
     """Read a ``transforms*.json``, or the one in a folder.
+
+    The box is instant-ngp's where the file has one of its keys (``scale``, ``offset``,
+    ``aabb_scale``) or is nerf-synthetic's: a cube of side ``aabb_scale / scale`` around the point
+    that comes to lie in the middle of the unit cube. nerfstudio's files have no such keys, and any
+    units: there it is the cube around the cameras, half as wide again.
 
     Raises:
         MediaError: The file or a picture is missing, or a key cannot be honoured.
@@ -68,7 +94,92 @@ def read_posed_images(path: Path) -> PosedImages:
     )
     scale = _number(str(path), content, "aabb_scale", 1.0)
     assert scale is not None, "it has a default"
-    return PosedImages(views=views, aabb_scale=scale, path=path)
+    depth_scale = _number(str(path), content, "integer_depth_scale", None)
+    return PosedImages(
+        views=views,
+        aabb_scale=scale,
+        path=path,
+        box=_box(str(path), content, views, scale),
+        depth_scale=depth_scale,
+        labels=_labels(str(path), content.get("labels", {})),
+    )
+
+
+def load_views(posed: PosedImages) -> LoadedViews:
+    """Read the pictures, and segmentations and depths where every view has one.
+
+    Raises:
+        MediaError: A picture cannot be read, or is of another size than its camera or the others.
+    """
+    size = {(view.intrinsics.height, view.intrinsics.width) for view in posed.views}
+    if len(size) > 1:
+        raise _refused(
+            str(posed.path), "pictures of one size", f"{len(size)} sizes", "Bring them to one size."
+        )
+    height, width = size.pop()
+    pictures = [_pixels(view.path, (height, width)) for view in posed.views]
+    paths = [view.segmentation_path for view in posed.views]
+    ids = None
+    if all(path is not None for path in paths):
+        read = [_pixels(path, (height, width), is_id=True) for path in paths if path is not None]
+        ids = np.stack(read).astype(np.int64)
+    depths = [view.depth_path for view in posed.views]
+    depth = None
+    if posed.depth_scale is not None and all(path is not None for path in depths):
+        read = [_pixels(path, (height, width), is_id=True) for path in depths if path is not None]
+        depth = np.stack(read).astype(np.float32) * np.float32(posed.depth_scale)
+    return LoadedViews(rgba_srgb=np.stack(pictures), ids=ids, depth=depth)
+
+
+def _pixels(path: Path, size: tuple[int, int], *, is_id: bool = False) -> np.ndarray:
+    """``h w 4`` colours in [0, 1], or ``h w`` whole numbers as they are stored."""
+    try:
+        with PillowImage.open(path) as opened:
+            opened.load()
+            pixels = np.asarray(opened if is_id else opened.convert("RGBA"))
+    except (OSError, UnidentifiedImageError, ValueError) as error:
+        raise _refused(str(path), "a picture", str(error)[:80], "Mend it.") from error
+    if pixels.shape[:2] != size or (is_id and pixels.ndim != 2):
+        raise _refused(
+            str(path),
+            f"{size[1]}x{size[0]} pixels" + (" of one channel" if is_id else ""),
+            f"shape {pixels.shape}",
+            "Correct w and h, or the picture.",
+        )
+    return pixels if is_id else pixels.astype(np.float32) / np.float32(255.0)
+
+
+def _box(
+    where: str, content: Mapping[str, Any], views: Sequence[PosedImage], aabb_scale: float
+) -> Box:
+    is_scaled = any(key in content for key in ("scale", "offset", "aabb_scale"))
+    is_synthetic = "camera_angle_x" in content and "fl_x" not in content
+    if not (is_scaled or is_synthetic):
+        places = np.stack([view.camera_to_world[:3, 3] for view in views])
+        if np.ptp(places, axis=0).max() > 0:
+            return cube_around(places, margin=0.25)
+    scale = _number(where, content, "scale", INSTANT_NGP_SCALE)
+    offset = content.get("offset", INSTANT_NGP_OFFSET)
+    is_vector = isinstance(offset, list) and len(offset) == 3
+    offsets = [
+        _or(_number(where, {"offset": value}, "offset", None), INSTANT_NGP_OFFSET)
+        for value in (offset if is_vector else [offset] * 3)
+    ]
+    if not scale or scale < 0 or aabb_scale <= 0:
+        raise _refused(where, "scale and aabb_scale above 0", f"{scale}, {aabb_scale}", "Mend it.")
+    side = aabb_scale / scale
+    x, y, z = ((0.5 - value) / scale - side / 2.0 for value in offsets)
+    return Box(corner=(x, y, z), side=side)
+
+
+def _labels(where: str, content: object) -> dict[int, str]:
+    if not isinstance(content, dict) or not all(
+        key.isdecimal() and int(key) > 0 and isinstance(name, str) for key, name in content.items()
+    ):
+        raise _refused(
+            f"{where}, labels", "ids above 0 and their names", repr(content)[:80], "Mend it."
+        )
+    return {int(key): name for key, name in content.items()}
 
 
 def _only_transforms(folder: Path) -> Path:
@@ -95,11 +206,13 @@ def _view(path: Path, where: str, content: Mapping[str, Any], frame: object) -> 
         )
     picture = _picture(path.parent, where, frame["file_path"])
     depth = frame.get("depth_path", frame.get("depth_file_path"))
+    ids = frame.get("segmentation_path")
     return PosedImage(
         path=picture,
         camera_to_world=opengl_to_opencv(pose),
         intrinsics=_intrinsics(where, {**content, **frame}, picture),
         depth_path=_picture(path.parent, where, depth) if isinstance(depth, str) else None,
+        segmentation_path=_picture(path.parent, where, ids) if isinstance(ids, str) else None,
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
-import numpy.typing as npt
 from jaxtyping import Float
 
 from ngpc.errors import ConfigError, explain
@@ -14,7 +14,9 @@ from ngpc.geometry.cameras import Intrinsics
 UP = (0.0, 0.0, 1.0)
 
 
-def look_at(position: npt.ArrayLike, target: npt.ArrayLike) -> Float[np.ndarray, "4 4"]:
+def look_at(
+    position: Sequence[float] | np.ndarray, target: Sequence[float] | np.ndarray
+) -> Float[np.ndarray, "4 4"]:
     """``camera_to_world`` of a camera at ``position`` that looks at ``target``, upright.
 
     Raises:
@@ -44,7 +46,7 @@ def look_at(position: npt.ArrayLike, target: npt.ArrayLike) -> Float[np.ndarray,
 
 def orbit(
     *,
-    target: npt.ArrayLike,
+    target: Sequence[float] | np.ndarray,
     radius: float,
     elevation_deg: float,
     num_frames: int,

@@ -46,6 +46,7 @@ def make_adam(module: nn.Module, config: AdamConfig) -> torch.optim.Adam:
         lr=config.learning_rate,
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
+        fused=True,
     )
 
 
