@@ -27,13 +27,15 @@ def build_parser() -> argparse.ArgumentParser:
     parser = make_parser(
         "train",
         "Train the embedded checkpoint on clips that this package renders: `data` renders them, "
+        "`text` trains the encoder of prompts, "
         "`joint` trains base and branches together (how the shipped weights were made), `base` "
         "the base alone, `branch` one branch on a frozen base, `autoencoder` the decoder, "
         "`distill` a student of a few steps; `export` writes a checkpoint folder from a run. Every "
         "run can be stopped and taken up.",
     )
     parser.add_argument(
-        "what", choices=("data", "autoencoder", "base", "branch", "joint", "distill", "export")
+        "what",
+        choices=("data", "text", "autoencoder", "base", "branch", "joint", "distill", "export"),
     )
     parser.add_argument(
         "name", nargs="?", help="with `branch`: the control (edge, depth, seg or vis)"
@@ -48,6 +50,12 @@ def build_parser() -> argparse.ArgumentParser:
         "--start-from",
         metavar="NAME|FOLDER",
         help="a checkpoint whose weights a new run starts from, such as embedded",
+    )
+    parser.add_argument(
+        "--words",
+        type=Path,
+        metavar="FILE",
+        help="with `text`: a table of word vectors; that of the embedded checkpoint by default",
     )
     parser.add_argument("--minutes", type=float, default=60.0, help="how long to train")
     parser.add_argument("--scenes", type=int, default=3_000, help="with `data`: how many scenes")
@@ -107,6 +115,8 @@ def main(argv: Sequence[str]) -> int:
     torch.manual_seed(arguments.seed)
     if arguments.what == "export":
         return _export(arguments)
+    if arguments.what == "text":
+        return _train_text(arguments)
     if arguments.what == "autoencoder":
         return _train_autoencoder(arguments)
     return _train(arguments)
@@ -215,6 +225,22 @@ def _train(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _train_text(arguments: argparse.Namespace) -> int:
+    from cosmos_transfer.training.networks import new_text_encoder
+    from cosmos_transfer.training.text import train_text
+
+    encoder = new_text_encoder(arguments.words)
+    print(
+        train_text(
+            encoder,
+            run_dir=arguments.run,
+            duration_s=60.0 * arguments.minutes,
+            seed=arguments.seed,
+        )
+    )
+    return 0
+
+
 def _train_autoencoder(arguments: argparse.Namespace) -> int:
     from cosmos_transfer.training.autoencoder import train_decoder
 
@@ -274,8 +300,10 @@ def _networks(arguments: argparse.Namespace, pool: ClipPool) -> EmbeddedNetworks
         STATE_FILE,
         load_networks,
         new_networks,
+        packaged_text_encoder,
         run_networks,
     )
+    from cosmos_transfer.training.text import TEXT_FILE, load_text
 
     if (arguments.run / STATE_FILE).is_file():
         # A run is taken up; or its decoder is trained, on samples of the weights that are shipped.
@@ -292,5 +320,10 @@ def _networks(arguments: argparse.Namespace, pool: ClipPool) -> EmbeddedNetworks
             )
         )
     networks = new_networks()
+    text = arguments.run / TEXT_FILE
+    if text.is_file():
+        load_text(networks.text_encoder, text)
+    else:
+        networks.text_encoder = packaged_text_encoder()
     fit_encoder(networks.autoencoder, pool)
     return networks

@@ -377,7 +377,7 @@ def _load_embedded(
     with_text_encoder: bool,
 ) -> Parts:
     from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
-    from cosmos_transfer.inputs.prompt import VocabularyTextEncoder
+    from cosmos_transfer.inputs.free_text import FreeTextEncoder
 
     index = source.read_json(INDEX)
     folder = source.folder
@@ -416,7 +416,7 @@ def _load_embedded(
     )
     text_encoder = None
     if with_text_encoder:
-        text_encoder = VocabularyTextEncoder.from_config(_config(folder, "text_encoder"))
+        text_encoder = FreeTextEncoder.from_config(_config(folder, "text_encoder"))
         load_strictly(
             text_encoder,
             _read_weights(folder, f"text_encoder/{PART_FILE}", info),

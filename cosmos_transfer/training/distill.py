@@ -17,13 +17,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, Shaped
-from torch import Tensor, nn
+from torch import Tensor
 
 from cosmos_transfer.diffusion.noise_schedule import flow_sigmas
 from cosmos_transfer.training.batches import Batch, ClipPool
 from cosmos_transfer.training.loop import Trainer, TrainingConfig
 from cosmos_transfer.training.networks import EmbeddedNetworks, EncodedBatch
 from cosmos_transfer.training.objective import visibility_weights
+from cosmos_transfer.training.prompts import reword
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +38,7 @@ class DistillationConfig:
 
 
 class Distiller(Trainer):
-    """Trains base and branches; the text encoder and the autoencoder stay the teacher's."""
+    """Trains base and branches to go where the teacher's guided steps lead."""
 
     def __init__(
         self,
@@ -58,16 +59,11 @@ class Distiller(Trainer):
     def _trained(self) -> str:
         return "distill"
 
-    def _trained_modules(self) -> dict[str, nn.Module]:
-        modules = super()._trained_modules()
-        del modules["text"]
-        return modules
-
     def _loss(self, batch: Batch, rng: np.random.Generator, generator: torch.Generator) -> Tensor:
         config, networks = self.config, self.networks
         encoded = networks.encode_batch(batch, rng, device=config.device)
         clean = encoded.clean
-        prompts = ["" if rng.random() < config.share_no_text else p for p in batch.prompts]
+        prompts = reword(batch.prompts, rng, share_empty=config.share_no_text)
         given = rng.random() < config.share_clean_first and clean.shape[2] > 1
         num_clean_frames = 1 if given else 0
         with torch.no_grad():

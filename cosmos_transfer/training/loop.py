@@ -2,8 +2,8 @@
 
 Three ways to train, told apart by what is let free:
 
-``joint``   base, text encoder and all branches together (how the embedded checkpoint was made)
-``base``    base and text encoder, no controls
+``joint``   base and all branches together (how the embedded checkpoint was made)
+``base``    the base alone, no controls
 ``branch``  one branch on a frozen base, as Cosmos-Transfer1 does
 
 Progress is measured in seconds, not in steps: the learning rate is constant and is cooled down
@@ -33,6 +33,7 @@ from cosmos_transfer.training.ema import MovingAverage
 from cosmos_transfer.training.networks import STATE_FILE, UNREADABLE_STATE, EmbeddedNetworks
 from cosmos_transfer.training.objective import draw_sigma, flow_loss, visibility_weights
 from cosmos_transfer.training.optimizer import MuonAdam
+from cosmos_transfer.training.prompts import reword
 
 log = logging.getLogger(__name__)
 
@@ -136,7 +137,7 @@ class Trainer:
         if self.config.mode == "branch":
             assert self.config.branch is not None
             return {"branch": model.branches[self.config.branch]}
-        modules = {"base": model.transformer, "text": self.networks.text_encoder}
+        modules: dict[str, nn.Module] = {"base": model.transformer}
         if self.config.mode == "joint":
             modules |= {f"branch_{name}": branch for name, branch in model.branches.items()}
         return modules
@@ -287,7 +288,7 @@ class Trainer:
         device = config.device
         encoded = networks.encode_batch(batch, rng, device=device)
         clean = encoded.clean
-        prompts = ["" if rng.random() < config.share_no_text else p for p in batch.prompts]
+        prompts = reword(batch.prompts, rng, share_empty=config.share_no_text)
         given = rng.random() < config.share_clean_first and clean.shape[2] > 1
         return flow_loss(
             networks.model,

@@ -13,12 +13,8 @@ from torch import Tensor, nn
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder, CausalVideoConfig
 from cosmos_transfer.errors import CheckpointError, explain
-from cosmos_transfer.inputs.prompt import (
-    VocabularyTextConfig,
-    VocabularyTextEncoder,
-    split_words,
-)
-from cosmos_transfer.model.checkpoint import load_checkpoint
+from cosmos_transfer.inputs.free_text import FreeTextConfig, FreeTextEncoder
+from cosmos_transfer.model.checkpoint import EMBEDDED, load_checkpoint
 from cosmos_transfer.model.controlled import ControlledModel
 from cosmos_transfer.model.latent_unet import (
     LatentUNet,
@@ -29,36 +25,17 @@ from cosmos_transfer.model.latent_unet import (
 from cosmos_transfer.training.batches import Batch
 from cosmos_transfer.training.control_draw import draw_weights
 from cosmos_transfer.training.data import CONTROL_NAMES
-from cosmos_transfer.training.scenes import VOCABULARY
+from cosmos_transfer.training.text import load_text
 
 STATE_FILE = "state.pt"
 """What a run keeps in its folder to be taken up again."""
 # What reading a state that is damaged, or of other networks, raises.
 UNREADABLE_STATE = (OSError, EOFError, LookupError, RuntimeError, ValueError, UnpicklingError)
 
-# Words that prompts contain and that say nothing about the picture.
-FILLER_WORDS = frozenset(
-    "view scene picture image video clip behind wall table tabletop desk driving city".split()  # noqa: SIM905
-)
-# Left out without a word in the record.
-IGNORED_WORDS = frozenset(
-    "a an the of in on with at and by to from for is it some very under through".split()  # noqa: SIM905
-)
-
 AUTOENCODER = CausalVideoConfig(pixel_width=32, num_pixel_layers=2, controls=CONTROL_NAMES)
 """The shipped autoencoder's sizes."""
-
-
-def vocabulary_words() -> tuple[str, ...]:
-    """Every word of every synonym in the scenes' vocabulary, and the filler words."""
-    words = {
-        word
-        for values in VOCABULARY.values()
-        for synonyms in values.values()
-        for phrase in synonyms
-        for word in split_words(phrase)
-    }
-    return tuple(sorted(words | FILLER_WORDS))
+TEXT_ENCODER = FreeTextConfig()
+"""The shipped text encoder's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +53,7 @@ class EmbeddedNetworks(nn.Module):
     def __init__(
         self,
         autoencoder: CausalVideoAutoencoder,
-        text_encoder: VocabularyTextEncoder,
+        text_encoder: FreeTextEncoder,
         model: ControlledModel,
     ) -> None:
         super().__init__()
@@ -103,8 +80,10 @@ class EmbeddedNetworks(nn.Module):
 def new_networks(
     autoencoder: CausalVideoConfig | None = None,
     base: LatentUNetConfig | None = None,
+    text_encoder: FreeTextConfig | None = None,
 ) -> EmbeddedNetworks:
-    """Untrained networks; the autoencoder still needs its principal components."""
+    """Untrained networks; the autoencoder still needs its principal components, and the text
+    encoder its words."""
     autoencoder_network = CausalVideoAutoencoder(autoencoder or AUTOENCODER)
     base = base or LatentUNetConfig()
     branches = {
@@ -118,13 +97,36 @@ def new_networks(
         )
         for name in CONTROL_NAMES
     }
-    text_encoder = VocabularyTextEncoder(
-        VocabularyTextConfig(
-            words=vocabulary_words(), ignored_words=sorted(IGNORED_WORDS), width=base.text_width
-        )
-    )
+    text = FreeTextEncoder(text_encoder or TEXT_ENCODER)
     model = ControlledModel(LatentUNet(base), branches, timestep_scale=1.0)
-    return EmbeddedNetworks(autoencoder_network, text_encoder, model)
+    return EmbeddedNetworks(autoencoder_network, text, model)
+
+
+def packaged_text_encoder() -> FreeTextEncoder:
+    """The text encoder of the embedded checkpoint."""
+    encoder = load_checkpoint(EMBEDDED, dtype=torch.float32).text_encoder
+    assert isinstance(encoder, FreeTextEncoder)
+    return encoder
+
+
+def new_text_encoder(words: Path | None) -> FreeTextEncoder:
+    """A text encoder that knows words and nothing of what they say.
+
+    Args:
+        words: A table of ``scripts/make_word_vectors.py``; that of the embedded checkpoint if
+            there is none.
+
+    Raises:
+        CheckpointError: No table of the shipped size.
+    """
+    encoder = FreeTextEncoder(TEXT_ENCODER)
+    if words is not None:
+        load_text(encoder, words)
+        return encoder
+    packaged = packaged_text_encoder()
+    table = {name: packaged.state_dict()[name] for name in packaged.frozen()}
+    encoder.load_state_dict(table, strict=False)
+    return encoder
 
 
 def run_networks(
@@ -177,7 +179,7 @@ def load_networks(name_or_path: str | Path) -> EmbeddedNetworks:
     base = checkpoint.model.transformer
     if (
         isinstance(autoencoder, CausalVideoAutoencoder)
-        and isinstance(text_encoder, VocabularyTextEncoder)
+        and isinstance(text_encoder, FreeTextEncoder)
         and isinstance(base, LatentUNet)
     ):
         return EmbeddedNetworks(autoencoder, text_encoder, checkpoint.model).train()

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from torch import nn
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder
-from cosmos_transfer.inputs.prompt import VocabularyTextConfig, VocabularyTextEncoder, split_words
 from cosmos_transfer.model.latent_unet import flow_preconditioning
 from cosmos_transfer.shapes import Strides
 from cosmos_transfer.training.optimizer import orthogonalize
@@ -71,16 +70,3 @@ def test_orthogonalizing_ignores_the_size_of_the_gradient(
     assert one.shape == matrix.shape
     assert_agrees(orthogonalize(1e3 * matrix), one, rms=1e-2)
     assert float(torch.linalg.matrix_norm(one.double(), 2)) < 1.3
-
-
-@few
-@given(prompt=st.text(max_size=200))
-def test_any_text_is_a_prompt(prompt: str) -> None:
-    encoder = VocabularyTextEncoder(
-        VocabularyTextConfig(words=["snow", "night"], width=8, num_heads=2, max_words=4)
-    )
-    (ids,) = encoder.tokenize([prompt]).tolist()
-    words = split_words(prompt)
-    known = [word for word in words if word in ("snow", "night")]
-    assert sum(each > 0 for each in ids) == min(4, len(known))
-    assert set(encoder.unknown_words(prompt)) == set(words) - set(known) | set(known[4:])

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoConfig
+from cosmos_transfer.inputs.prompt import split_words
 from cosmos_transfer.model.latent_unet import (
     LatentUNet,
     LatentUNetBranch,
@@ -20,6 +21,8 @@ from cosmos_transfer.model.latent_unet import (
 )
 from cosmos_transfer.training.data import CONTROL_NAMES
 from cosmos_transfer.training.networks import EmbeddedNetworks, new_networks
+from cosmos_transfer.training.scenes import VOCABULARY
+from tests.support.tiny_words import tiny_text_encoder
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -31,6 +34,15 @@ UNET = LatentUNetConfig(
     num_inner_blocks=2,
     text_width=8,
     head_width=8,
+)
+SCENE_WORDS = sorted(
+    {
+        word
+        for values in VOCABULARY.values()
+        for synonyms in values.values()
+        for phrase in synonyms
+        for word in split_words(phrase)
+    }
 )
 AUTOENCODER = CausalVideoConfig(
     latent_channels=4, width=8, num_decoder_blocks=1, pixel_width=2, controls=CONTROL_NAMES
@@ -69,7 +81,9 @@ def tiny_branch(*, seed: int | None = None, control_channels: int = 6) -> Latent
 
 
 def tiny_networks(*, seed: int | None = None) -> EmbeddedNetworks:
-    """All parts of the embedded checkpoint, small, with its own vocabulary."""
+    """All parts of the embedded checkpoint, small; it knows the words of the scenes' prompts."""
     torch.manual_seed(2)
-    networks = new_networks(AUTOENCODER, UNET)
+    text_encoder = tiny_text_encoder(SCENE_WORDS, width=UNET.text_width, max_words=16)
+    networks = new_networks(AUTOENCODER, UNET, text_encoder.settings)
+    networks.text_encoder.load_state_dict(text_encoder.state_dict())
     return networks if seed is None else randomized(networks, seed)

@@ -7,11 +7,11 @@ from pathlib import Path
 import torch
 
 from cosmos_transfer.autoencoder.causal_video import CausalVideoAutoencoder, CausalVideoConfig
-from cosmos_transfer.inputs.prompt import VocabularyTextConfig, VocabularyTextEncoder
 from cosmos_transfer.model.checkpoint import CheckpointSettings, save_embedded
 from cosmos_transfer.model.diffusers_compat import CosmosControlNetModel
 from cosmos_transfer.shapes import Size
 from tests.support import tiny
+from tests.support.tiny_words import tiny_text_encoder
 
 CONTROLS = ("edge", "depth", "seg", "vis")
 SETTINGS = CheckpointSettings(
@@ -36,7 +36,7 @@ def write_tiny_checkpoint(folder: Path) -> Path:
             for index, name in enumerate(CONTROLS)
         },
         autoencoder,
-        VocabularyTextEncoder(VocabularyTextConfig(words=["snow", "night"], width=tiny.TEXT_WIDTH)),
+        tiny_text_encoder(width=tiny.TEXT_WIDTH),
         SETTINGS,
     )
 
