@@ -1,7 +1,9 @@
 """The frames every chunk made, as one clip of exactly the planned length.
 
-Where two chunks made the same frames they are cross-faded: the window of the earlier falls as that
-of the later rises, and the two sum to one.
+Where two chunks made the same frames, the later one is first brought to the colours of the earlier:
+what differs in mean and deviation between two makings of the same frames is the chunk's own look,
+and it is taken off all of its frames. Then the two are cross-faded: the window of the earlier falls
+as that of the later rises, and they sum to one.
 """
 
 from __future__ import annotations
@@ -13,6 +15,10 @@ from jaxtyping import Float, UInt8
 
 from cosmos_transfer.errors import ShapeError, explain
 from cosmos_transfer.long_video.plan import Chunk
+
+MOST_CONTRAST = 1.5
+"""Of two makings of the same frames, one has at most so many times the other's contrast; more is
+taken for a difference of content."""
 
 
 def rising_window(num_frames: int) -> Float[np.ndarray, " f"]:
@@ -33,6 +39,28 @@ def blend(
     ):
         frame[:] = np.rint(old + share * (new.astype(np.float64) - old))
     return faded
+
+
+def match_colors(
+    frames: UInt8[np.ndarray, "_ h w 3"],
+    of_these: UInt8[np.ndarray, "f h w 3"],
+    to_those: UInt8[np.ndarray, "f h w 3"],
+) -> UInt8[np.ndarray, "_ h w 3"]:
+    """Move frames by what brings mean and deviation of ``of_these`` to those of ``to_those``.
+
+    Per colour; contrast changes by at most :data:`MOST_CONTRAST`. Equal statistics change no byte.
+    """
+    here, there = (each.reshape(-1, 3).astype(np.float64) for each in (of_these, to_those))
+    deviation = here.std(axis=0)
+    ratio = np.divide(
+        there.std(axis=0), deviation, out=np.ones_like(deviation), where=deviation > 0
+    )
+    gain = np.clip(ratio, 1.0 / MOST_CONTRAST, MOST_CONTRAST)
+    offset = there.mean(axis=0) - gain * here.mean(axis=0)
+    matched = np.empty_like(frames)
+    for result, frame in zip(matched, frames, strict=True):
+        result[:] = np.rint(frame * gain + offset).clip(0, 255)
+    return matched
 
 
 class Stitcher:
@@ -86,6 +114,7 @@ class Stitcher:
             raise _wrong_length(chunk, len(chunk.made_frames), len(made))
         if chunk.num_blended:
             assert self._held is not None
+            made = match_colors(made, made[: chunk.num_blended], self._held)
             faded = blend(self._held, made[: chunk.num_blended])
             made = np.concatenate([faded, made[chunk.num_blended :]])
         self._next += 1

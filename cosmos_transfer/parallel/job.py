@@ -132,11 +132,12 @@ def joined(shape: MeshShape, device: torch.device) -> Iterator[Job]:
     job = join(shape, device)
     try:
         yield job
+        dist.barrier()  # the first may still be writing
     except RuntimeError:
         job.watch.wait_for_the_dead()
         raise
     job.watch.stop()
-    dist.barrier()
+    dist.barrier()  # the store goes with the process that holds it
     dist.destroy_process_group()
 
 
@@ -179,7 +180,8 @@ class Watch:
                     if beat != heard[other][0] or self._store.add(f"done/{other}", 0):
                         heard[other] = (beat, time.monotonic())
             except RuntimeError:  # it lives in rank 0, or in its launcher
-                _end(0)
+                if not self._is_over.is_set():
+                    _end(0)
             for other, (_, since) in heard.items():
                 if time.monotonic() - since > PATIENCE_S:
                     _end(other)

@@ -7,7 +7,7 @@ import torch
 from cosmos_transfer.errors import ConfigError, ShapeError
 from cosmos_transfer.long_video.plan import Chunk, given_latents, plan_chunks
 from cosmos_transfer.long_video.prompts import blend_tokens, prompt_shares
-from cosmos_transfer.long_video.stitch import Stitcher, blend, rising_window, stitch
+from cosmos_transfer.long_video.stitch import Stitcher, blend, match_colors, rising_window, stitch
 from cosmos_transfer.shapes import Strides
 
 STRIDES = Strides(time=4, space=8)
@@ -108,9 +108,30 @@ def test_blending_two_equal_makings_changes_no_byte():
 
 def test_stitched_frames_fade_from_one_chunk_to_the_next():
     plan = plan_chunks(13, chunk_frames=9, overlap=5, inherited=1, strides=STRIDES)
-    pieces = [np.full((c.num_frames, 1, 1, 3), 100 * c.index, np.uint8) for c in plan]
+    picture = np.array([[[0] * 3, [100] * 3]], np.uint8)  # mirrored: equal in mean and deviation
+    pieces = [np.stack([picture[:, :: 1 - 2 * c.index]] * c.num_frames) for c in plan]
     whole = stitch(plan, pieces)[:, 0, 0, 0].tolist()
     assert whole == [0, 0, 0, 0, 0, 20, 40, 60, 80, 100, 100, 100, 100]
+
+
+def test_a_chunk_is_brought_to_the_colours_of_the_one_before():
+    plan = plan_chunks(13, chunk_frames=9, overlap=5, inherited=1, strides=STRIDES)
+    first = np.random.default_rng(0).integers(60, 120, (9, 4, 6, 3), dtype=np.uint8)
+    later = np.concatenate([first[4:], first[:4]])  # the same frames where they overlap
+    brighter = np.rint(later * [1.25, 1.0, 0.8] + [9, -3, 0]).astype(np.uint8)
+    whole = stitch(plan, [first, brighter])
+    assert np.array_equal(whole[:5], first[:5])
+    assert np.abs(whole.astype(int) - np.concatenate([first, first[:4]])).max() <= 2
+    assert np.array_equal(stitch(plan, [first, later])[9:], first[:4])  # nothing to bring
+
+
+def test_contrast_moves_by_a_limit_and_a_flat_picture_by_its_mean():
+    flat = np.full((2, 2, 2, 3), 40, np.uint8)
+    assert np.array_equal(match_colors(flat, flat, flat + 50), flat + 50)
+    soft, hard = flat.copy(), flat.copy()
+    soft[:, 0], hard[:, 0] = 42, 80
+    moved = match_colors(soft, soft, hard)
+    assert float(moved.std()) == pytest.approx(1.5 * float(soft.std()), abs=0.6)
 
 
 @pytest.mark.parametrize(("overlap", "inherited", "has_anchor"), [(5, 1, False), (5, 5, True)])
