@@ -198,19 +198,21 @@ def _clip(
 ) -> VideoClip | None:
     if not isinstance(request.video, Path):
         return None
-    clip = read_clip(request.video, max_frames=request.max_frames, rate=request.rate)
+    # As the pipeline reads it: the colours of a clip worked on at another size depend on it.
+    clip = read_clip(
+        request.video, max_frames=request.max_frames, rate=request.rate, size=target.size
+    )
     indices = match_length(
         clip.num_frames, target.num_frames, target.length_policy, where=str(request.video)
     )
     frames = clip.frames[indices]
     if request.flip_vertical:
         frames = np.ascontiguousarray(frames[:, ::-1])
-    frames = resize_frames(frames, target.size, how="area")
     return replace(clip, frames=frames, times=times)
 
 
 def _output(record: GenerationRecord, path: Path) -> UInt8[np.ndarray, "f h w 3"]:
-    output = read_clip(path.parent / record.outputs["clip"])
+    output = read_clip(path.parent / record.outputs["clip"], size=record.working_size)
     if output.num_frames != record.num_frames:
         raise ShapeError(
             explain(
@@ -220,4 +222,4 @@ def _output(record: GenerationRecord, path: Path) -> UInt8[np.ndarray, "f h w 3"
                 do="Run the request again.",
             )
         )
-    return resize_frames(output.frames, record.working_size, how="area")
+    return output.frames
