@@ -57,6 +57,11 @@ COMMANDS = (
         summary="render two clips, run the embedded model on them",
     ),
     Command(
+        name="app",
+        module="cosmos_transfer.cli.app",
+        summary="the studio: a page in the browser",
+    ),
+    Command(
         name="show",
         module="cosmos_transfer.cli.show",
         summary="draw the contact sheet of a result",

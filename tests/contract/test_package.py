@@ -41,7 +41,11 @@ def test_the_wheel_carries_both_packages_and_the_checkpoint(
 
 def test_the_wheel_carries_nothing_else(wheel: zipfile.ZipFile) -> None:
     tops = {name.split("/")[0] for name in wheel.namelist()}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"cosmos_transfer", "ngpc"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {
+        "apps",
+        "cosmos_transfer",
+        "ngpc",
+    }
 
 
 def test_the_wheel_is_small_enough_to_ship(wheel: zipfile.ZipFile) -> None:
