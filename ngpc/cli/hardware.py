@@ -78,7 +78,7 @@ def measured_breakdowns(arguments: argparse.Namespace) -> dict[str, Breakdown]:
     """
     from ngpc.cli.cameras import pose_around
     from ngpc.cli.devices import check_placement
-    from ngpc.cli.render import SCENES, scene_renderer
+    from ngpc.cli.render import SCENES, SceneField, scene_renderer
     from ngpc.fields.field_files import format_of, load_field
     from ngpc.fields.image import load_image_field, render_image
     from ngpc.fields.volume import VolumeField
@@ -98,7 +98,7 @@ def measured_breakdowns(arguments: argparse.Namespace) -> dict[str, Breakdown]:
                 image, functools.partial(render_image, image, height=height, width=width)
             )
             continue
-        field = load_field(kind, path, backend=arguments.backend).to(arguments.device)
+        field: SceneField = load_field(kind, path, backend=arguments.backend).to(arguments.device)
         render = scene_renderer(field, (0.0, 0.0, 0.0))
         camera = pinhole(height=height, width=width, horizontal_fov_deg=40.0)
         box = None if isinstance(field, VolumeField) else field.box

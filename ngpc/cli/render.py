@@ -31,7 +31,8 @@ from ngpc.rendering.views import (
     render_volume_view,
 )
 
-SCENES = (DistanceField, RadianceField, VolumeField)
+SceneField = DistanceField | RadianceField | VolumeField
+SCENES: tuple[type[SceneField], ...] = (DistanceField, RadianceField, VolumeField)
 Renderer = Callable[[Intrinsics, Float[np.ndarray, "4 4"]], RenderedView]
 
 
@@ -76,7 +77,7 @@ def _render_image(arguments: argparse.Namespace) -> int:
 
 def _render_scene(
     arguments: argparse.Namespace,
-    kind: type[DistanceField] | type[RadianceField] | type[VolumeField],
+    kind: type[SceneField],
 ) -> int:
     if arguments.controls is None and arguments.output is None:
         raise ConfigError(
@@ -123,9 +124,7 @@ def _render_scene(
     return 0
 
 
-def scene_renderer(
-    field: DistanceField | RadianceField | VolumeField, background: tuple[float, float, float]
-) -> Renderer:
+def scene_renderer(field: SceneField, background: tuple[float, float, float]) -> Renderer:
     """What makes a picture of a scene's field from a camera and a pose."""
     if isinstance(field, DistanceField):
         surface = field

@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -362,5 +362,5 @@ def _meeting_point(
     total = planes.sum(axis=0)
     if np.linalg.cond(total) > 1e6 or not math.isfinite(float(np.linalg.cond(total))):
         return fallback
-    solved: Sequence[float] = np.linalg.solve(total, np.einsum("nij,nj->i", planes, places))
-    return np.asarray(solved)
+    solved: Float[np.ndarray, "3"] = np.linalg.solve(total, np.einsum("nij,nj->i", planes, places))
+    return solved

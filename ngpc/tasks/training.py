@@ -34,7 +34,8 @@ def derived_generator(seed: int, *stream: int) -> torch.Generator:
 
 def make_adam(module: nn.Module, config: AdamConfig) -> torch.optim.Adam:
     """Adam, with L2 regularisation of matrices alone; tables of grids have names with ``table``."""
-    tables, matrices = [], []
+    tables: list[nn.Parameter] = []
+    matrices: list[nn.Parameter] = []
     for name, parameter in module.named_parameters():
         (tables if name.endswith("table") else matrices).append(parameter)
     groups = [
