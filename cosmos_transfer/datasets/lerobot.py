@@ -81,7 +81,7 @@ class LeRobotDataset:
                     do="Convert it with lerobot's own converter to v3.0.",
                 )
             )
-        self.fps = int(self.info["fps"])
+        self.fps = _frame_rate(self.root, self.info)
         self.episodes = self._read_episodes()
 
     @property
@@ -100,7 +100,7 @@ class LeRobotDataset:
 
     def clock(self, episode: Episode, camera: str) -> tuple[Fraction, ...]:
         """Frame i is shown at i / fps."""
-        return uniform_times(episode.length, Fraction(self.fps))
+        return uniform_times(episode.length, self.fps)
 
     def files(self, cameras: Sequence[str]) -> Mapping[str, Path]:
         """The mp4 files of these cameras."""
@@ -139,14 +139,14 @@ class LeRobotDataset:
         refuse_camera(camera, self.cameras)
         path = self.video_path(episode, camera)
         begin = Fraction(episode.video(camera)[2])
-        half = Fraction(1, 2 * self.fps)
+        half = 1 / (2 * self.fps)
         found: list[np.ndarray] = []
         for frame in decode_video(path, "rgb24"):
             if frame.seconds is None or frame.pixels is None or frame.seconds < begin - half:
                 continue
             if len(found) == episode.length:
                 break
-            expected = begin + Fraction(len(found), self.fps)
+            expected = begin + len(found) / self.fps
             if abs(frame.seconds - expected) >= half:
                 break
             found.append(frame.pixels)
@@ -204,6 +204,7 @@ def write_lerobot(
 
     Raises:
         MediaError: The destination exists.
+        ShapeError: The rows of an episode are not where its table says.
     """
     pa = source.arrow
     destination = Path(destination)
@@ -225,6 +226,15 @@ def write_lerobot(
     for index, new in enumerate(episodes):
         old = new.source
         part = table.slice(old.start, old.length)
+        if part.column("episode_index").to_pylist() != [old.index] * old.length:
+            raise ShapeError(
+                explain(
+                    f"{source.root}, episode {old.index}",
+                    expected=f"{old.length} rows of its own from row {old.start} on",
+                    got="others, or fewer",
+                    do="The rows and their table disagree: repair the dataset.",
+                )
+            )
         for name, values in (
             ("episode_index", np.full(old.length, index)),
             ("index", np.arange(begin, begin + old.length)),
@@ -252,7 +262,7 @@ def write_lerobot(
                 f"videos/{camera}/chunk_index": chunk,
                 f"videos/{camera}/file_index": file,
                 f"videos/{camera}/from_timestamp": 0.0,
-                f"videos/{camera}/to_timestamp": old.length / source.fps,
+                f"videos/{camera}/to_timestamp": float(old.length / source.fps),
             }
             counted = count_levels(read_clip(path).frames)
             counts[camera] += counted
@@ -345,7 +355,7 @@ def _described(source: LeRobotDataset, cameras: Sequence[str]) -> dict[str, Any]
         told = {
             "video.codec": "h264",
             "video.pix_fmt": _pixel_format(features[camera]),
-            "video.fps": source.fps,
+            "video.fps": source.info["fps"],
         }
         features[camera] = {**features[camera], "info": {**_video_info(features[camera]), **told}}
     return features
@@ -452,6 +462,23 @@ def read_info(root: Path) -> dict[str, Any]:
             explain(str(path), expected="a table of features", got="none", do="Repair the dataset.")
         )
     return info
+
+
+def _frame_rate(root: Path, info: Mapping[str, Any]) -> Fraction:
+    try:
+        rate = Fraction(str(info.get("fps")))
+    except ValueError:
+        rate = Fraction(0)
+    if rate <= 0:
+        raise MediaError(
+            explain(
+                str(root / "meta" / "info.json"),
+                expected="fps, a number above 0",
+                got=repr(info.get("fps")),
+                do="Repair the dataset.",
+            )
+        )
+    return rate
 
 
 def _missing(path: Path) -> MediaError:

@@ -88,7 +88,7 @@ class LeRobotV21Dataset(LeRobotDataset):
                     f"videos/{key}/chunk_index": chunk,
                     f"videos/{key}/file_index": file,
                     f"videos/{key}/from_timestamp": 0.0,
-                    f"videos/{key}/to_timestamp": length / int(self.info["fps"]),
+                    f"videos/{key}/to_timestamp": float(length / self.fps),
                 }
             for name, each in stats.get(index, {}).items():
                 values |= {f"stats/{name}/{kind}": value for kind, value in each.items()}

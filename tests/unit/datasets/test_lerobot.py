@@ -1,11 +1,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+from cosmos_transfer.datasets.base import Card, NewEpisode
 from cosmos_transfer.datasets.lerobot import (
     LeRobotDataset,
     count_levels,
@@ -13,7 +17,7 @@ from cosmos_transfer.datasets.lerobot import (
 )
 from cosmos_transfer.datasets.lerobot_v21 import LeRobotV21Dataset
 from cosmos_transfer.datasets.source import open_source
-from cosmos_transfer.errors import ConfigError, MediaError, TransferError
+from cosmos_transfer.errors import ConfigError, MediaError, ShapeError, TransferError
 from cosmos_transfer.jobs.augment import augment_dataset
 from tests.support.lerobot import CAMERAS, build_lerobot, build_lerobot_v21, episode_level
 from tests.support.restyle import Inverter
@@ -101,6 +105,51 @@ def test_a_camera_that_is_not_chosen_keeps_its_file(source: Path, tmp_path: Path
         assert path.read_bytes() == old.video_path(episode, CAMERAS[1]).read_bytes()
         was = old.frames(old.episodes[episode.index], CAMERAS[1])
         assert np.array_equal(new.frames(episode, CAMERAS[1]), was)
+
+
+def change_info(root: Path, **changes: Any) -> None:
+    path = root / "meta/info.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+
+
+def test_depth_is_no_camera_and_passes_through(tmp_path: Path) -> None:
+    source = build_lerobot(tmp_path / "arm", num_episodes=2)
+    features = LeRobotDataset(source).info["features"]
+    features[CAMERAS[1]] = {**features[CAMERAS[1]], "info": {"is_depth_map": True}}
+    change_info(source, features=features)
+    old = LeRobotDataset(source)
+    assert old.cameras == CAMERAS[:1]
+    made = augment_dataset(source, tmp_path / "out", looks=["night"], restyle=Inverter())
+    new = LeRobotDataset(made.root)
+    assert new.info["features"][CAMERAS[1]] == features[CAMERAS[1]]
+    for before, after in zip(old.episodes, new.episodes, strict=True):
+        assert after.video(CAMERAS[1]) == before.video(CAMERAS[1])
+        path = new.video_path(after, CAMERAS[1])
+        assert path.read_bytes() == old.video_path(before, CAMERAS[1]).read_bytes()
+
+
+def test_a_rate_that_is_no_whole_number_is_kept(tmp_path: Path) -> None:
+    source = build_lerobot(tmp_path / "arm", num_episodes=1)
+    change_info(source, fps=29.97)
+    dataset = LeRobotDataset(source)
+    assert dataset.clock(dataset.episodes[0], CAMERAS[0])[3] == Fraction(300, 2997)
+    for wrong in (0, None, "fast"):
+        change_info(source, fps=wrong)
+        with pytest.raises(MediaError, match="expected fps, a number above 0"):
+            LeRobotDataset(source)
+
+
+def test_rows_and_pictures_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    source = build_lerobot(tmp_path / "arm", num_episodes=2)
+    dataset = LeRobotDataset(source)
+    first, second = dataset.episodes
+    longer = replace(second, length=second.length + 1)
+    with pytest.raises(ShapeError, match=r"episode 1: expected 6 frames .* got 5"):
+        dataset.frames(longer, CAMERAS[0])
+    shifted = NewEpisode(source=replace(second, start=first.start), videos={}, provenance={})
+    with pytest.raises(ShapeError, match="episode 1: expected 5 rows of its own from row 0 on"):
+        dataset.write(tmp_path / "out", [shifted], card=Card(text=""))
+    assert not (tmp_path / "out").exists()
 
 
 def test_clips_that_drifted_are_refused_and_listed(source: Path, tmp_path: Path) -> None:
