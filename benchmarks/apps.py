@@ -69,7 +69,7 @@ class Clock:
 def image_part(steps: int | None) -> dict[str, Any]:
     photograph = skimage.data.astronaut().astype(np.float32) / 255.0
     clock = Clock()
-    fit = fit_image(Image(rgb_srgb=photograph), ImageFitConfig(num_steps=steps or 500))
+    fit = fit_image(Image(rgb_srgb=photograph), ImageFitConfig(num_steps=steps or 800))
     return {"psnr_db": fit.psnr_db, "num_steps": fit.config.num_steps, **clock.read()}
 
 

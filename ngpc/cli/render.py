@@ -38,6 +38,15 @@ Renderer = Callable[[Intrinsics, Float[np.ndarray, "4 4"]], RenderedView]
 
 def render_command(arguments: argparse.Namespace) -> int:
     """Render a fitted field: an image's to a PNG, a scene's along a camera path."""
+    if not arguments.field.is_file():
+        raise MediaError(
+            explain(
+                str(arguments.field),
+                expected="a field that `ngpc fit` wrote",
+                got="no file",
+                do="Check the path.",
+            )
+        )
     kinds = {kind.FORMAT: kind for kind in SCENES}
     kind = kinds.get(format_of(arguments.field) or "")
     if kind is None:

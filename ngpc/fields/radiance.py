@@ -29,7 +29,7 @@ from ngpc.networks.fused_mlp import FusedMLP
 
 NUM_LATENT = 16  # outputs of the first network; the first of them is the logarithm of density
 LARGEST_LOG_DENSITY = 12.0
-NORMAL_STEP = 1.0 / 256.0
+NORMAL_STEP = 1.0 / 64.0  # of the central differences: density is rough over shorter lengths
 
 
 class RadianceField(StoredField):

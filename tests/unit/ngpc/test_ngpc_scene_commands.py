@@ -137,6 +137,14 @@ def test_mistakes_are_one_line(
     assert error.count("\n") == 1
 
 
+def test_a_field_that_is_not_there_is_said_to_be_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    missing = tmp_path / "field.safetensors"
+    assert main(["render", str(missing), "--controls", str(tmp_path / "controls")]) == 2
+    assert "no file" in capsys.readouterr().err
+
+
 def test_a_mesh_is_made_fitted_and_rendered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
