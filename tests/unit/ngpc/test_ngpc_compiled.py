@@ -18,6 +18,8 @@ PROJECT = """
 name = "stand-in"
 version = "1"
 requires-python = ">=3.11"
+[tool.hatch.build]
+dev-mode-dirs = ["."]
 [tool.hatch.build.targets.wheel]
 packages = ["ngpc"]
 [tool.hatch.build.targets.wheel.hooks.custom]
