@@ -79,7 +79,7 @@ def track_mask(
         soft = mask
         index = frame_index + step
         while 0 <= index < num_frames:
-            flow = finder.calc(grey[index], grey[index - step], None)
+            flow = finder.calc(grey[index], grey[index - step], None)  # type: ignore[call-overload]
             flow = cv2.resize(flow, (width, height), interpolation=cv2.INTER_AREA) / scale
             rows, columns = np.indices((height, width), dtype=np.float32)
             soft = cv2.remap(soft, columns + flow[..., 0], rows + flow[..., 1], cv2.INTER_LINEAR)
