@@ -4,7 +4,7 @@ It sees single frames: four strided convolutions, their pooled maps, one linear 
 It learns from scenes of training seeds alone, under looks drawn at random; pictures are mirrored,
 recoloured, blurred and made noisy a little, as for the predictors, so that an output is not judged
 by how sharp it is. Training is a fixed number of steps from a fixed seed, on one thread: the same
-weights each time, in about two minutes of one core. They are kept under a name that holds
+weights each time, in less than three minutes of one core. They are kept under a name that holds
 the hash of all that they depend on.
 
 The distance between two clips is LPIPS's (Zhang et al., arXiv:1801.03924, equation 1) with this
@@ -36,8 +36,8 @@ from cosmos_transfer.training.scenes import VOCABULARY, Look, render_clip
 ATTRIBUTES = ("time_of_day", "weather", "table", "wall")
 VALUES: Mapping[str, tuple[str, ...]] = {name: tuple(VOCABULARY[name]) for name in ATTRIBUTES}
 WIDTHS = (24, 48, 80, 112)
-NUM_SCENES, LOOKS_PER_SCENE = 360, 4
-NUM_STEPS, BATCH_SIZE = 600, 32
+NUM_SCENES, LOOKS_PER_SCENE = 300, 4
+NUM_STEPS, BATCH_SIZE = 360, 32
 LARGEST_RATE, WEIGHT_DECAY, LABEL_SMOOTHING = 2e-3, 0.05, 0.05
 ABSENT = -100  # an attribute that a family does not have: cross entropy leaves it out
 NUM_JUDGED = 5  # frames of a clip, evenly spaced
