@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cosmos_transfer.shapes import Size
 
 HELP = f"""\
-usage: cosmos-transfer validate KEY=VALUE ... [--json] [--sheet PNG]
+usage: cosmos-transfer validate KEY=VALUE ... [--json] [--sheet PNG] [--controls FOLDER]
 
 Check a request: open and decode every file, compare sizes, lengths and times, look at masks and
 weights. Prints the plan: sizes, frame counts, times, effective weights, chunks. Loads no model.
@@ -40,9 +40,14 @@ other:
   --sheet PNG                draw what goes in: the clip, the controls, and where each of them acts
                              (weights after the rule; white is 1), one picture a request;
                              output.overwrite=true replaces one that is there
+  --controls FOLDER          write the controls as the model is given them, in a folder for each
+                             request that scene=FOLDER reads again: pictures without loss, and of
+                             a segmentation both the ids and the colours
   --help                     print this text
 """
 
+# Options that name something to write: what, and an example.
+_FILES = {"--sheet": ("a file", "in.png"), "--controls": ("a folder", "controls/")}
 # Weight maps are summed up at this short side: their means do not depend on the size.
 MAP_SHORT_SIDE = 64
 # Pictures of a sheet of inputs are this high.
@@ -83,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
     if "--help" in argv or "-h" in argv:
         print(HELP, end="")
         return 0
-    overrides, as_json, sheet = _split(argv)
+    overrides, as_json, files = _split(argv)
     from cosmos_transfer.cli.compose import compose
     from cosmos_transfer.cli.requests import build_requests
     from cosmos_transfer.config import GenerateSettings
@@ -104,29 +109,32 @@ def main(argv: Sequence[str]) -> int:
         print(json.dumps({"requests": plans}, indent=2, ensure_ascii=False))
     else:
         print_plans(batch)
-    if sheet is not None:
-        _draw_sheets(batch, sheet, overwrite=settings.output.overwrite)
+    if "--sheet" in files:
+        _draw_sheets(batch, files["--sheet"], overwrite=settings.output.overwrite)
+    if "--controls" in files:
+        _write_controls(batch, files["--controls"])
     return 1 if batch.num_failed else 0
 
 
-def _split(argv: Sequence[str]) -> tuple[list[str], bool, Path | None]:
-    """The overrides, whether JSON is wanted, and where the sheet goes."""
+def _split(argv: Sequence[str]) -> tuple[list[str], bool, dict[str, Path]]:
+    """The overrides, whether JSON is wanted, and where the files that are asked for go."""
     overrides: list[str] = []
-    as_json, sheet = False, None
+    as_json, files = False, {}
     rest = iter(argv)
     for each in rest:
+        option, _, value = each.partition("=")
         if each == "--json":
             as_json = True
-        elif each == "--sheet" or each.startswith("--sheet="):
-            named = each.partition("=")[2] or next(rest, "")
-            if not named:
-                raise ConfigError(
-                    explain("--sheet", expected="a file", got="nothing", do="Write --sheet in.png.")
-                )
-            sheet = Path(named)
+        elif option in _FILES:
+            value = value or next(rest, "")
+            if not value:
+                what, example = _FILES[option]
+                do = f"Write {option} {example}."
+                raise ConfigError(explain(option, expected=what, got="nothing", do=do))
+            files[option] = Path(value)
         else:
             overrides.append(each)
-    return overrides, as_json, sheet
+    return overrides, as_json, files
 
 
 def check_all(
@@ -282,6 +290,18 @@ def _draw_sheets(batch: CheckedBatch, path: Path, *, overwrite: bool) -> None:
     for plan in batch.plans:
         to = path if len(batch.plans) == 1 else path.with_name(f"{path.stem}-{plan.name}.png")
         write_sheet(to, input_sheet(plan.checked), overwrite=overwrite)
+
+
+def _write_controls(batch: CheckedBatch, folder: Path) -> None:
+    """A folder of controls; with several requests, one for each, called after its output."""
+    from cosmos_transfer.cli.recorded import read_inputs
+    from cosmos_transfer.outputs.control_folder import write_controls
+
+    for plan in batch.plans:
+        checked = plan.checked
+        _, controls, _, _ = read_inputs(checked, checked.working_size)
+        to = folder if len(batch.plans) == 1 else folder / plan.name
+        write_controls(to, controls, times=checked.times, rate=checked.rate)
 
 
 def input_sheet(checked: CheckedRequest, *, columns: int = 5) -> UInt8[np.ndarray, "h w 3"]:

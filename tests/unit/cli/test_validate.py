@@ -114,3 +114,20 @@ def test_the_sheet_shows_what_goes_in(files: Path, capsys: pytest.CaptureFixture
 def test_a_sheet_without_a_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["validate", "video=a.mp4", "prompt=x", "--sheet"]) == USER_MISTAKE
     assert "--sheet: expected a file" in capsys.readouterr().err
+
+
+def test_the_controls_are_written_as_the_model_is_given_them(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    request = ("video=clip.mp4", "prompt=snow", "controls.edge.weight=0.5", *SEG)
+    assert main(["validate", *request, "--controls", "out"]) == 0
+    assert sorted(each.name for each in (files / "out").iterdir()) == [
+        *("edge", "labels.json", "scene.json", "seg", "seg_colors"),
+    ]
+    assert len(list((files / "out" / "seg").iterdir())) == 5
+    capsys.readouterr()
+    (plan,) = planned(capsys, "scene=out", "prompt=snow")
+    assert plan["ok"] is True
+    assert plan["times"] == ["0", "1/10", "1/5", "3/10", "2/5"]
+    assert main(["validate", *request, "--controls", "out"]) == USER_MISTAKE
+    assert "there already" in capsys.readouterr().err
