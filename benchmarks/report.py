@@ -100,7 +100,38 @@ def _newest_weights(runs: Sequence[Mapping[str, Any]], checkpoint: str) -> list[
 
 def write_readme(path: Path = README, folder: Path = FOLDER) -> None:
     """Write the page from the results in a folder."""
-    path.write_text(readme(read_results("embedded", folder)), encoding="utf-8")
+    pieces = [readme(read_results("embedded", folder)).rstrip()]
+    if of_reading := read_results("reading", folder):
+        pieces.append(reading(of_reading))
+    path.write_text("\n\n".join(pieces) + "\n", encoding="utf-8")
+
+
+def reading(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Reading and extracting against a plain OpenCV loop, and memory over length: every run, the
+    newest first, because how busy the machine was decides what two threads are worth."""
+    rows = [["", "times faster", "times less processor time", "load", "run"]]
+    notes = []
+    for run in runs:
+        link = f"[{run['date']}](results/{run['file']})"
+        load = str(run["hardware"]["load_average"])
+        for name, found in run.get("speed", {}).items():
+            rows.append(
+                [name, f"{found['times_faster']:.2f}", f"{found['times_less_cpu']:.2f}", load, link]
+            )
+        if memory := run.get("memory"):
+            peaks = ", ".join(
+                f"{peak:.0f} MB for {length} frames" for length, peak in memory["peak_mb"].items()
+            )
+            notes.append(f"Peak memory at 640x480: {peaks}; ratio {memory['ratio']:.2f} ({link}).")
+    return "\n\n".join(
+        [
+            "# Reading clips",
+            "A 121-frame 1280x704 clip is read, scaled and its edges and blur extracted, by this "
+            "package and by a plain OpenCV loop ([reading.py](reading.py)).",
+            _grid(rows),
+            *notes,
+        ]
+    )
 
 
 def _clips(run: Mapping[str, Any], part: str) -> int:
