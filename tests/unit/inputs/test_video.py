@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from cosmos_transfer.errors import MediaError, ShapeError
+from cosmos_transfer.inputs.media import picture_size, read_picture
 from cosmos_transfer.inputs.video import (
     VideoClip,
     clip_from_array,
@@ -193,6 +194,17 @@ def test_a_picture_is_a_still_whatever_it_is_called(tmp_path, ending):
     assert clip.is_still
     assert probe_clip(tmp_path / "picture.dat").kind == "still"
     assert np.abs(clip.frames[0].astype(int) - pixels).mean() < 4
+
+
+def test_huge_pictures_are_read_up_to_a_limit_that_is_stated(tmp_path, monkeypatch):
+    path = tmp_path / "huge.png"
+    Image.new("L", (9_500, 9_500), 7).save(path, compress_level=1)
+    assert picture_size(path) == (9_500, 9_500)
+    pixels = read_picture(path, mode="L")
+    assert (pixels.shape, pixels[0, 0], pixels[-1, -1]) == ((9_500, 9_500), 7, 7)
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 10_000)
+    with pytest.raises(MediaError, match=r"at most 178,956,970 pixels, .*tiles"):
+        read_picture(path)
 
 
 def test_a_gif_keeps_its_durations(tmp_path):
