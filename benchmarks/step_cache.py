@@ -22,7 +22,7 @@ import torch
 from tqdm import tqdm
 
 from benchmarks.embedded.bench import ALL_CONTROLS
-from benchmarks.embedded.fidelity import METRICS, measure
+from benchmarks.embedded.fidelity import METRICS, Yardstick
 from benchmarks.held_out import native_clips
 from benchmarks.results_file import FOLDER, hardware, write_results
 from cosmos_transfer.diffusion.step_cache import DEFAULT_THRESHOLD
@@ -35,6 +35,7 @@ def run(num_clips: int, thresholds: Sequence[float]) -> dict[str, Any]:
     pipeline = TransferPipeline.from_pretrained(show_progress=False)
     predictors = load_predictors("embedded")
     clips = native_clips(pipeline.checkpoint.info, num_clips)
+    yardsticks = [Yardstick(clip, predictors) for clip in clips]
     rows: dict[str, Any] = {}
     plain: list[np.ndarray] = []
     for threshold in (0.0, *thresholds):
@@ -47,7 +48,7 @@ def run(num_clips: int, thresholds: Sequence[float]) -> dict[str, Any]:
                 episode=clip.seed,
                 step_cache=threshold,
             )
-            scores.append(measure(made.frames, clip, predictors))
+            scores.append(yardsticks[index].measure(made.frames))
             if threshold == 0.0:
                 plain.append(made.frames)
                 continue
