@@ -113,6 +113,7 @@ def start_two(folder: Path, checkpoint: Path) -> list[subprocess.Popen[str]]:
     return [start(command(checkpoint, folder / "out"), folder, rank, port) for rank in (0, 1)]
 
 
+@pytest.mark.slow  # five starts, and the 20 s after which a process is given up
 def test_a_dead_rank_ends_the_job_and_a_new_start_goes_on(tmp_path: Path) -> None:
     checkpoint = save_tiny(tmp_path / "tiny")
     frames = np.random.default_rng(0).integers(0, 256, (41, 16, 24, 3), dtype=np.uint8)
