@@ -22,7 +22,7 @@ from ngpc.fields.field_files import StoredField, box_from_json, box_to_json
 from ngpc.fields.flat import EncodedPerceptron
 from ngpc.geometry.boxes import Box
 
-NORMAL_STEP = 1.0 / 512.0  # of the central differences, in sides of the box
+NORMAL_STEP = 1.0 / 96.0  # of the central differences, in sides of the box: about a fine cell
 
 
 class DistanceField(StoredField):
