@@ -25,7 +25,7 @@ BENCH_FLAGS ?=
 # One thread per process: the models are small, and tests must not depend on the number of cores.
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup demo test check fmt lint types imports docs-cli docs-images train-embedded clean
+.PHONY: help setup demo test check fmt lint types imports docs-app docs-cli docs-images train-embedded clean
 
 help:  ## print this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 18
@@ -106,6 +106,9 @@ docs-scene: $(STAMP)  ## train a field on a procedural scene, restyle a new path
 		prompts_file=configs/ngpc/scene/looks.txt output.dir=outputs/table_looks
 	mkdir -p docs/images
 	$(BIN)/cosmos-transfer show outputs/table_looks/*.json --output docs/images/scene_to_world.png --overwrite
+
+docs-app: $(STAMP)  ## drive the studio in a browser and take docs/app.md's pictures; needs chromium
+	$(BIN)/python -m scripts.make_app_pictures
 
 # How long to train; a run that was stopped goes on where it was.
 MINUTES ?= 120

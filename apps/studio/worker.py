@@ -6,19 +6,23 @@ It says how far it is in ``work/<item>/progress.json`` and shows its estimate of
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
 from cosmos_transfer.errors import TransferError
 from cosmos_transfer.jobs.manifest import MANIFEST_NAME, Manifest, Row
 from cosmos_transfer.jobs.run import Make, work
+
+if TYPE_CHECKING:
+    from cosmos_transfer.model.controlled import ControlledModel
 
 POLL_S = 0.3
 PREVIEWS = 6
@@ -92,7 +96,7 @@ def build_maker(root: Path, model: Mapping[str, Any]) -> Make:
             total=len(chunks) * steps * passes * (2 if info.sampler == "heun" else 1),
             decode=lambda latents: checkpoint.autoencoder.decode(latents[:, :, :1])[0, :, 0],
         )
-        watched = replace(checkpoint, model=WatchedModel(checkpoint.model, watch))
+        watched = replace(checkpoint, model=watched_model(checkpoint.model, watch))
         clip = TransferPipeline(
             watched,
             device=pipeline.device,
@@ -160,23 +164,19 @@ class Watch:
         os.replace(unfinished, self.folder / "preview.png")
 
 
-class WatchedModel:
-    """A model whose every evaluation is told to a watch; in all else the model itself."""
+def watched_model(model: ControlledModel, watch: Watch) -> ControlledModel:
+    """The model with the same weights, whose every evaluation is told to a watch."""
+    watched = copy.copy(model)
 
-    def __init__(self, model: Any, watch: Watch) -> None:
-        self._model = model
-        self._watch = watch
+    def conditioned_on(*conditions: Any, **more: Any) -> Any:
+        denoiser = model.conditioned_on(*conditions, **more)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._model, name)
-
-    def conditioned_on(self, *conditions: Any, **more: Any) -> Any:
-        """The model's denoiser, watched."""
-        denoiser = self._model.conditioned_on(*conditions, **more)
-
-        def watched(noisy_latents: Any, sigma: float) -> Any:
+        def denoise(noisy_latents: Any, sigma: float) -> Any:
             denoised = denoiser(noisy_latents, sigma)
-            self._watch(denoised)
+            watch(denoised)
             return denoised
 
-        return watched
+        return denoise
+
+    watched.conditioned_on = conditioned_on  # type: ignore[method-assign]
+    return watched

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from pickle import UnpicklingError
 
@@ -97,7 +97,7 @@ def new_networks(
         )
         for name in CONTROL_NAMES
     }
-    text = FreeTextEncoder(text_encoder or TEXT_ENCODER)
+    text = FreeTextEncoder(text_encoder or replace(TEXT_ENCODER, width=base.text_width))
     model = ControlledModel(LatentUNet(base), branches, timestep_scale=1.0)
     return EmbeddedNetworks(autoencoder_network, text, model)
 

@@ -6,6 +6,7 @@ import logging
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -117,7 +118,7 @@ def read_mesh(path: Path) -> Mesh:
     import trimesh
 
     try:
-        loaded = trimesh.load(
+        loaded: Any = trimesh.load(
             path, force="mesh", process=False, skip_materials=True, allow_remote=False
         )
         vertices, faces = loaded.vertices, loaded.faces

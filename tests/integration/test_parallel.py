@@ -21,6 +21,7 @@ from cosmos_transfer.inputs.video import read_clip
 from cosmos_transfer.outputs.record import read_record
 from cosmos_transfer.outputs.writer import write_clip
 from cosmos_transfer.parallel.context import apply_plan
+from cosmos_transfer.parallel.job import Job, Watch
 from cosmos_transfer.parallel.mesh import MeshShape
 from tests.support import tiny
 from tests.support.ranks import ROOT, free_port, run_ranks
@@ -69,12 +70,11 @@ def test_several_processes_make_the_latents_of_one(
 
 
 def test_a_plan_without_its_attention_is_refused() -> None:
-    class OneOfTwo:
-        shape = MeshShape(ulysses=2)
-
+    # Nothing is exchanged before the plan is refused.
+    job = Job(shape=MeshShape(ulysses=2), rank=0, mesh=None, watch=Watch.__new__(Watch))
     for network in (tiny.transfer2_5_transformer(), tiny.transfer2_5_branch(seed=1)):
         with pytest.raises(ConfigError, match="CosmosAttnProcessor2_0 in block 0"):
-            apply_plan(network, OneOfTwo(), per_frame_time=False)
+            apply_plan(network, job, per_frame_time=False)
 
 
 # ------------------------------------------------------------------------------------- the command

@@ -113,7 +113,7 @@ def test_the_frames_it_returns_are_the_ones_shown(tiny_checkpoint):
 def test_a_refused_prompt_generates_nothing(tiny_checkpoint, monkeypatch):
     pipeline = TransferPipeline.from_pretrained(tiny_checkpoint, show_progress=False)
     pipeline.guardrail = CosmosGuardrail(Checker(text=False))
-    monkeypatch.setattr(pipeline, "_read", lambda checked: pytest.fail("went on"))
+    monkeypatch.setattr(pipeline, "_finished", lambda run: pytest.fail("went on"))
     video = np.zeros((5, 32, 48, 3), np.uint8)
     with pytest.raises(TransferError, match="guardrail"):
         pipeline(prompt="snow", video=video, controls={"edge": 1.0})

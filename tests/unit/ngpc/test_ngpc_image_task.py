@@ -258,7 +258,7 @@ def test_fit_and_render_from_the_command_line(
         (["fit", "image", "P", "--output", "new", "--backend", "fast"], "got 'fast'"),
         (["fit", "image", "P", "--output", "new", "--device", "abacus"], "device: expected one"),
         (["fit", "image", "P", "--output", "new", "--config", "no.json"], "no.json: expected a"),
-        (["render", "no.safetensors", "--output", "new.png"], "no.safetensors: expected a saved"),
+        (["render", "no.safetensors", "--output", "new.png"], "no.safetensors: expected a field"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(
