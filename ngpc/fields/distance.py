@@ -20,6 +20,7 @@ from ngpc.config import (
 )
 from ngpc.fields.field_files import StoredField, box_from_json, box_to_json
 from ngpc.fields.flat import EncodedPerceptron
+from ngpc.fields.growth import directions_of_growth
 from ngpc.geometry.boxes import Box
 
 NORMAL_STEP = 1.0 / 96.0  # of the central differences, in sides of the box: about a fine cell
@@ -54,11 +55,7 @@ class DistanceField(StoredField):
 
     def normals(self, positions: Float[Tensor, "p 3"]) -> Float[Tensor, "p 3"]:
         """Unit directions in which the distance grows, by central differences."""
-        steps = NORMAL_STEP * torch.eye(3, device=positions.device)
-        shifted = positions[None, None] + torch.stack([steps, -steps])[:, :, None]
-        values = self(shifted.reshape(-1, 3).clamp(0.0, 1.0)).reshape(2, 3, len(positions))
-        gradient = (values[0] - values[1]).T
-        return gradient / gradient.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        return directions_of_growth(self, positions, step=NORMAL_STEP)
 
     def description(self) -> dict[str, Any]:
         """All that rebuilds the field but its parameters."""

@@ -23,6 +23,7 @@ from ngpc.config import (
 from ngpc.encodings.pointwise import SphericalHarmonics
 from ngpc.fields.field_files import StoredField, box_from_json, box_to_json
 from ngpc.fields.flat import EncodedPerceptron
+from ngpc.fields.growth import directions_of_growth
 from ngpc.geometry.boxes import Box
 from ngpc.geometry.occupancy import OccupancyGrid
 from ngpc.networks.fused_mlp import FusedMLP
@@ -114,12 +115,9 @@ class RadianceField(StoredField):
 
     def normals(self, positions: Float[Tensor, "p 3"]) -> Float[Tensor, "p 3"]:
         """Unit directions in which the density falls, by central differences."""
-        steps = NORMAL_STEP * torch.eye(3, device=positions.device)
-        shifted = positions[None, None] + torch.stack([steps, -steps])[:, :, None]
-        values = self.latent(shifted.reshape(-1, 3).clamp(0.0, 1.0))[:, 0]
-        values = values.reshape(2, 3, len(positions))
-        gradient = (values[1] - values[0]).T
-        return gradient / gradient.norm(dim=1, keepdim=True).clamp_min(1e-12)
+        return -directions_of_growth(
+            lambda places: self.latent(places)[:, 0], positions, step=NORMAL_STEP
+        )
 
     def description(self) -> dict[str, Any]:
         """All that rebuilds the field but its parameters."""

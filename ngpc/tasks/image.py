@@ -19,8 +19,8 @@ from torch.nn import functional
 from ngpc.backends.registry import AUTO
 from ngpc.config import GridConfig, ImageFitConfig, growth_to_reach
 from ngpc.data.images import Image
-from ngpc.errors import ConfigError, explain
 from ngpc.fields.image import ImageField, pixel_positions
+from ngpc.tasks.training import derived_generator, refuse_unless_finite
 
 logger = logging.getLogger(__name__)
 
@@ -92,12 +92,12 @@ def fit_image(
         width=image.width,
         encoding=config.encoding,
         network=config.network,
-        generator=_generator(config.seed, INIT_STREAM),
+        generator=derived_generator(config.seed, INIT_STREAM),
         backend=backend,
     ).to(device)
     optimizer = _optimizer(field, config)
     pixels = torch.from_numpy(image.rgb_srgb).reshape(-1, 3)
-    draw = _generator(config.seed, PIXEL_STREAM)
+    draw = derived_generator(config.seed, PIXEL_STREAM)
     losses = []
     for step_index in range(config.num_steps):
         if len(pixels) <= config.batch_size:
@@ -111,15 +111,7 @@ def fit_image(
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-        if not math.isfinite(losses[-1]):
-            raise ConfigError(
-                explain(
-                    f"fit_image step {step_index}",
-                    expected="a finite error",
-                    got=f"{losses[-1]}",
-                    do="Lower optimizer.learning_rate.",
-                )
-            )
+        refuse_unless_finite(losses[-1], where=f"fit_image step {step_index}")
         if on_step is not None:
             on_step(step_index, losses[-1])
     duration_s = time.perf_counter() - started
@@ -158,12 +150,6 @@ def psnr(rendered: np.ndarray, target: np.ndarray) -> float:
     difference = np.clip(rendered, 0.0, 1.0).astype(np.float64) - target
     mean_squared = float(np.mean(np.square(difference)))
     return math.inf if mean_squared == 0.0 else -10.0 * math.log10(mean_squared)
-
-
-def _generator(seed: int, stream: int) -> torch.Generator:
-    """A generator whose numbers depend on the seed and the use, and on nothing before it."""
-    derived = np.random.SeedSequence([seed, stream]).generate_state(1, np.uint64)[0]
-    return torch.Generator().manual_seed(int(derived) & (2**63 - 1))
 
 
 def _optimizer(field: ImageField, config: ImageFitConfig) -> torch.optim.Adam:

@@ -40,15 +40,7 @@ from ngpc.fields.radiance import RadianceField, default_networks
 from ngpc.geometry.cameras import camera_rays
 from ngpc.rendering.radiance import STEP, render_rays, render_view
 from ngpc.tasks.image import psnr
-from ngpc.tasks.training import (
-    decayed,
-    derived_generator,
-    load_training,
-    make_adam,
-    refuse_unless_finite,
-    save_training,
-    set_learning_rate,
-)
+from ngpc.tasks.training import derived_generator, run_steps
 
 logger = logging.getLogger(__name__)
 
@@ -151,44 +143,36 @@ def fit_nerf(
         generator=derived_generator(config.seed, INIT_STREAM),
         backend=backend,
     ).to(device)
-    optimizer = make_adam(net, config.optimizer)
-    settings = nerf_settings(config)
-    first, num_rays = 0, _first_num_rays(config)
-    if checkpoint is not None and checkpoint.exists():
-        first, extra = load_training(checkpoint, net, optimizer, settings=settings)
-        num_rays = int(extra["num_rays"])
-    losses, total = [], 0
-    started = time.perf_counter()
-    for step_index in range(first, config.num_steps):
-        rate = decayed(config.optimizer.learning_rate, step_index, config.num_steps)
-        set_learning_rate(optimizer, rate)
-        loss, squared, num_samples = _step_loss(net, rays, config, step_index, num_rays)
-        optimizer.zero_grad(set_to_none=True)
-        if loss.requires_grad:  # not where no ray met an occupied cell
-            loss.backward()
-            optimizer.step()
-        losses.append(squared)
-        refuse_unless_finite(squared, where=f"fit_nerf step {step_index}")
+    num_rays = torch.tensor(_first_num_rays(config))
+    total = 0
+
+    def step_loss(step_index: int) -> tuple[Tensor, float]:
+        nonlocal total
+        rays_now = int(num_rays)
+        loss, squared, num_samples = _step_loss(net, rays, config, step_index, rays_now)
         total += num_samples
-        per_ray = max(1.0, num_samples / num_rays)
-        num_rays = min(config.max_rays, max(1, int(config.samples_per_step / per_ray)))
-        _update_occupancy(net, config, step_index + 1)
-        if on_step is not None:
-            on_step(step_index, squared)
-        is_last = step_index + 1 == config.num_steps
-        if checkpoint is not None and ((step_index + 1) % checkpoint_every == 0 or is_last):
-            save_training(
-                checkpoint,
-                net,
-                optimizer,
-                step_index=step_index + 1,
-                settings=settings,
-                extra={"num_rays": torch.tensor(num_rays)},
-            )
+        per_ray = max(1.0, num_samples / rays_now)
+        num_rays.fill_(min(config.max_rays, max(1, int(config.samples_per_step / per_ray))))
+        return loss, squared
+
+    started = time.perf_counter()
+    losses = run_steps(
+        net,
+        step_loss,
+        where="fit_nerf",
+        adam=config.optimizer,
+        num_steps=config.num_steps,
+        settings=nerf_settings(config),
+        after_step=lambda step_index: _update_occupancy(net, config, step_index + 1),
+        extra={"num_rays": num_rays},
+        on_step=on_step,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+    )
     return NerfFit(
         field=net,
         config=config,
-        losses=tuple(losses),
+        losses=losses,
         duration_s=time.perf_counter() - started,
         num_samples=total,
     )

@@ -33,16 +33,7 @@ from ngpc.data.solids import mesh_of_values
 from ngpc.fields.distance import DistanceField
 from ngpc.geometry.boxes import cube_around
 from ngpc.geometry.triangles import Surface, cells_inside, sample_triangles
-from ngpc.tasks.training import (
-    decayed,
-    derived_generator,
-    derived_seed,
-    load_training,
-    make_adam,
-    refuse_unless_finite,
-    save_training,
-    set_learning_rate,
-)
+from ngpc.tasks.training import derived_generator, derived_seed, run_steps
 
 logger = logging.getLogger(__name__)
 
@@ -157,34 +148,30 @@ def fit_sdf(
         generator=derived_generator(config.seed, INIT_STREAM),
         backend=backend,
     ).to(device)
-    optimizer = make_adam(net, config.optimizer)
-    settings = sdf_settings(config)
-    first = 0
-    if checkpoint is not None and checkpoint.exists():
-        first, _ = load_training(checkpoint, net, optimizer, settings=settings)
-    losses = []
-    for step_index in range(first, config.num_steps):
-        rate = decayed(config.optimizer.learning_rate, step_index, config.num_steps)
-        set_learning_rate(optimizer, rate)
+
+    def step_loss(step_index: int) -> tuple[torch.Tensor, float]:
         draw = derived_generator(config.seed, STEP_STREAM, step_index)
         index = torch.randint(len(pool), (config.batch_size,), generator=draw)
         target = targets[index]
         predicted = net(pool[index])
         loss = ((predicted - target).abs() / (target.abs() + SMALLEST)).mean()
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-        refuse_unless_finite(losses[-1], where=f"fit_sdf step {step_index}")
-        if on_step is not None:
-            on_step(step_index, losses[-1])
-        is_last = step_index + 1 == config.num_steps
-        if checkpoint is not None and ((step_index + 1) % checkpoint_every == 0 or is_last):
-            save_training(checkpoint, net, optimizer, step_index=step_index + 1, settings=settings)
+        return loss, loss.item()
+
+    losses = run_steps(
+        net,
+        step_loss,
+        where="fit_sdf",
+        adam=config.optimizer,
+        num_steps=config.num_steps,
+        settings=sdf_settings(config),
+        on_step=on_step,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+    )
     return SdfFit(
         field=net,
         config=config,
-        losses=tuple(losses),
+        losses=losses,
         duration_s=time.perf_counter() - started,
         pool_duration_s=pool_duration_s,
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -71,8 +71,81 @@ def refuse_unless_finite(loss: float, *, where: str) -> None:
     """
     if not math.isfinite(loss):
         raise ConfigError(
-            explain(where, expected="a finite error", got=f"{loss}", do="Lower the learning rate.")
+            explain(
+                where,
+                expected="a finite error",
+                got=f"{loss}",
+                do="Lower optimizer.learning_rate.",
+            )
         )
+
+
+def run_steps(
+    module: nn.Module,
+    step_loss: Callable[[int], tuple[torch.Tensor, float]],
+    *,
+    where: str,
+    adam: AdamConfig,
+    num_steps: int,
+    settings: dict[str, Any],
+    after_step: Callable[[int], None] | None = None,
+    extra: Mapping[str, torch.Tensor] | None = None,
+    on_step: Callable[[int, float], None] | None = None,
+    checkpoint: Path | None = None,
+    checkpoint_every: int = 200,
+) -> tuple[float, ...]:
+    """Train a module with Adam, from where the checkpoint left it; the error of every step run.
+
+    Args:
+        module: What is trained.
+        step_loss: From a step's index the loss and the error to report. Where nothing can be
+            learned from a step the loss asks for no gradient, and no update is made.
+        where: What messages call this.
+        adam: Rates and moments.
+        num_steps: Of the whole run.
+        settings: As JSON takes them; a checkpoint of a run with others is refused.
+        after_step: Called with the index behind each update.
+        extra: Tensors that the steps change in place; kept in the checkpoint and put back.
+        on_step: Called after each step with its index and its error.
+        checkpoint: Where the run is kept; a file that is there is gone on with.
+        checkpoint_every: Steps between two writings of it; it is written after the last, too.
+
+    Raises:
+        ConfigError: training left the finite numbers.
+        CheckpointError: the checkpoint is of a run with other settings.
+    """
+    optimizer = make_adam(module, adam)
+    extra = extra or {}
+    first = 0
+    if checkpoint is not None and checkpoint.exists():
+        first, kept = load_training(checkpoint, module, optimizer, settings=settings)
+        for name, value in extra.items():
+            value.copy_(kept[name])
+    errors = []
+    for step_index in range(first, num_steps):
+        set_learning_rate(optimizer, decayed(adam.learning_rate, step_index, num_steps))
+        loss, error = step_loss(step_index)
+        optimizer.zero_grad(set_to_none=True)
+        if loss.requires_grad:
+            loss.backward()
+            optimizer.step()
+        errors.append(error)
+        refuse_unless_finite(error, where=f"{where} step {step_index}")
+        if after_step is not None:
+            after_step(step_index)
+        if on_step is not None:
+            on_step(step_index, error)
+        is_last = step_index + 1 == num_steps
+        if checkpoint is not None and ((step_index + 1) % checkpoint_every == 0 or is_last):
+            save_training(
+                checkpoint,
+                module,
+                optimizer,
+                step_index=step_index + 1,
+                settings=settings,
+                extra=extra,
+            )
+    return tuple(errors)
 
 
 def save_training(
@@ -82,11 +155,11 @@ def save_training(
     *,
     step_index: int,
     settings: dict[str, Any],
-    extra: dict[str, torch.Tensor] | None = None,
+    extra: Mapping[str, torch.Tensor],
 ) -> None:
     """Write parameters, Adam's moments and the next step. The file appears complete or not."""
     tensors = {f"module.{name}": value for name, value in module.state_dict().items()}
-    tensors |= {f"extra.{name}": value for name, value in (extra or {}).items()}
+    tensors |= {f"extra.{name}": value for name, value in extra.items()}
     for index, state in optimizer.state_dict()["state"].items():
         tensors |= {f"adam.{index}.{name}": value for name, value in state.items()}
     header = {

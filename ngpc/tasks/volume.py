@@ -34,15 +34,7 @@ from ngpc.fields.volume import VolumeField
 from ngpc.geometry.cameras import Intrinsics
 from ngpc.rendering.path_tracing import ALBEDO, lookup, random_directions, trace_paths
 from ngpc.rendering.views import UNIT_BOX, pixel_rays, to_srgb
-from ngpc.tasks.training import (
-    decayed,
-    derived_generator,
-    load_training,
-    make_adam,
-    refuse_unless_finite,
-    save_training,
-    set_learning_rate,
-)
+from ngpc.tasks.training import derived_generator, run_steps
 
 INIT_STREAM, POOL_STREAM, STEP_STREAM, PICTURE_STREAM = 0, 1, 2, 3
 PATHS_AT_ONCE = 2**16
@@ -163,33 +155,29 @@ def fit_volume(
         generator=derived_generator(config.seed, INIT_STREAM),
         backend=backend,
     ).to(device)
-    optimizer = make_adam(net, config.optimizer)
-    settings = volume_settings(config)
-    first = 0
-    if checkpoint is not None and checkpoint.exists():
-        first, _ = load_training(checkpoint, net, optimizer, settings=settings)
-    losses = []
-    for step_index in range(first, config.num_steps):
-        rate = decayed(config.optimizer.learning_rate, step_index, config.num_steps)
-        set_learning_rate(optimizer, rate)
+
+    def step_loss(step_index: int) -> tuple[Tensor, float]:
         draw = derived_generator(config.seed, STEP_STREAM, step_index)
         index = torch.randint(len(points), (config.batch_size,), generator=draw)
         loss = torch.nn.functional.mse_loss(net(points[index]), targets[index])
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-        refuse_unless_finite(losses[-1], where=f"fit_volume step {step_index}")
-        if on_step is not None:
-            on_step(step_index, losses[-1])
-        is_last = step_index + 1 == config.num_steps
-        if checkpoint is not None and ((step_index + 1) % checkpoint_every == 0 or is_last):
-            save_training(checkpoint, net, optimizer, step_index=step_index + 1, settings=settings)
+        return loss, loss.item()
+
+    losses = run_steps(
+        net,
+        step_loss,
+        where="fit_volume",
+        adam=config.optimizer,
+        num_steps=config.num_steps,
+        settings=volume_settings(config),
+        on_step=on_step,
+        checkpoint=checkpoint,
+        checkpoint_every=checkpoint_every,
+    )
     _mark_empty_cells(net, density)
     return VolumeFit(
         field=net,
         config=config,
-        losses=tuple(losses),
+        losses=losses,
         duration_s=time.perf_counter() - started,
         pool_duration_s=pool_duration_s,
     )
